@@ -1,0 +1,43 @@
+"""The exceptions meshfit raises, and the exit code each one ends a command with.
+
+::
+
+    MeshfitError
+    ├── InputError        exit 2: the input is wrong; says the rule, the values and what would work
+    ├── NothingFitsError     exit 1: the input is valid, but no layout meets it
+    └── RunError          exit 3: a run failed
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class MeshfitError(Exception):
+    """Base of every error that meshfit raises on purpose."""
+
+    exit_code = 3
+
+
+class InputError(MeshfitError):
+    """A person's input breaks a rule. The message names rule, values and what would work."""
+
+    exit_code = 2
+
+
+class NothingFitsError(MeshfitError):
+    """The input is valid, but no layout satisfies it."""
+
+    exit_code = 1
+
+
+class RunError(MeshfitError):
+    """Something that was run failed."""
+
+    exit_code = 3
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The entry of ``known`` that looks most like ``name``, or None when none is close."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[matches[0]] if matches else None

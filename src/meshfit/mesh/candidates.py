@@ -1,0 +1,90 @@
+"""Many layouts at once, as columns, so that rules and predictions are arithmetic on arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.mesh.spec import LayoutSpec
+
+SCHEDULES: tuple[str, ...] = ("gpipe", "1f1b", "interleaved_1f1b")
+RECOMPUTE: tuple[str, ...] = ("none", "full")
+CP_METHODS: tuple[str | None, ...] = (None, "ring", "all_gather", "all_to_all")
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """N layouts. Every column is an integer array of shape [N].
+
+    ``schedule``, ``recompute`` and ``cp_method`` are indices into the tuples above;
+    ``stage_split`` is an index into ``stage_splits``, whose None means "as even as can be".
+    Layouts that share (pp, vpp, schedule, stage_split) share a pipeline, and those are few: code
+    that needs a loop loops over pipelines, never over layouts.
+    """
+
+    dp_replicate: IntArray
+    dp_shard: IntArray
+    tp: IntArray
+    sp: IntArray
+    cp: IntArray
+    cp_method: IntArray
+    pp: IntArray
+    vpp: IntArray
+    schedule: IntArray
+    stage_split: IntArray
+    ep: IntArray
+    etp: IntArray
+    zero_stage: IntArray
+    micro_batch_size: IntArray
+    recompute: IntArray
+    stage_splits: tuple[tuple[int, ...] | None, ...] = (None,)
+
+    def __len__(self) -> int:
+        return len(self.pp)
+
+    def take(self, which: NDArray[np.bool_] | IntArray) -> "Candidates":
+        """The layouts that a mask or an index array picks."""
+        columns = {name: getattr(self, name)[which] for name in COLUMNS}
+        return Candidates(**columns, stage_splits=self.stage_splits)
+
+    def layout(self, index: int) -> LayoutSpec:
+        """One row as a ``LayoutSpec``."""
+        row = {name: int(getattr(self, name)[index]) for name in COLUMNS}
+        split = self.stage_splits[row.pop("stage_split")]
+        return LayoutSpec(
+            **{key: row[key] for key in _PLAIN},
+            sp=bool(row["sp"]),
+            cp_method=CP_METHODS[row["cp_method"]],
+            schedule=SCHEDULES[row["schedule"]],
+            recompute=RECOMPUTE[row["recompute"]],
+            stage_layers=split,
+        )
+
+    @staticmethod
+    def from_layouts(layouts: Sequence[LayoutSpec]) -> "Candidates":
+        """Columns of given layouts, in order."""
+        splits: dict[tuple[int, ...] | None, int] = {None: 0}
+        for layout in layouts:
+            splits.setdefault(layout.stage_layers, len(splits))
+        coded = {
+            "sp": [int(layout.sp) for layout in layouts],
+            "cp_method": [CP_METHODS.index(layout.cp_method) for layout in layouts],
+            "schedule": [SCHEDULES.index(layout.schedule) for layout in layouts],
+            "recompute": [RECOMPUTE.index(layout.recompute) for layout in layouts],
+            "stage_split": [splits[layout.stage_layers] for layout in layouts],
+        }
+        plain = {key: [getattr(layout, key) for layout in layouts] for key in _PLAIN}
+        columns = {
+            key: np.asarray(values, dtype=np.int64) for key, values in (plain | coded).items()
+        }
+        return Candidates(**columns, stage_splits=tuple(splits))
+
+
+COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Candidates) if f.name != "stage_splits")
+_PLAIN = (
+    "dp_replicate", "dp_shard", "tp", "cp", "pp", "vpp", "ep", "etp",
+    "zero_stage", "micro_batch_size",
+)  # fmt: skip

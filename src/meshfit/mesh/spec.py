@@ -1,0 +1,158 @@
+"""A layout: the degrees of the mesh axes and the policies that go with them."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+AXES: tuple[str, ...] = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+"""Mesh axes from the outermost (ranks farthest apart) to the innermost (adjacent ranks).
+
+``ep`` is no axis of its own: expert parallelism is folded into dp_shard x cp x tp."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutSpec:
+    """One way of dividing one workload over the ranks of a world.
+
+    Attributes:
+        dp_replicate: ranks that hold the same states and split the batch (DDP; HSDP's outer axis).
+        dp_shard: ranks that split the batch and shard states as ``zero_stage`` says.
+        tp, sp: tensor parallel degree; sequence parallel between its blocks (default: with tp > 1).
+        cp, cp_method: context parallel degree; ring, all_gather, all_to_all.
+        pp, vpp: pipeline ranks; virtual stages on each. ``pp * vpp`` is the number of stages.
+        schedule: ``gpipe``, ``1f1b``, ``interleaved_1f1b``.
+        stage_layers: layers of every stage in model order; None: as even as can be.
+        ep, etp: expert parallel and expert tensor parallel degrees, inside dp_shard x cp x tp.
+        zero_stage: 0 nothing sharded, 1 optimizer, 2 parameters kept gathered from forward to
+            backward (FSDP2 with reshard_after_forward false), 3 gathered for each use.
+        micro_batch_size: sequences one forward takes on one data-parallel rank.
+        recompute: none, full.
+    """
+
+    dp_replicate: int = 1
+    dp_shard: int = 1
+    tp: int = 1
+    sp: bool = False
+    cp: int = 1
+    cp_method: str | None = None
+    pp: int = 1
+    vpp: int = 1
+    schedule: str = "1f1b"
+    stage_layers: tuple[int, ...] | None = None
+    ep: int = 1
+    etp: int = 1
+    zero_stage: int = 0
+    micro_batch_size: int = 1
+    recompute: str = "none"
+    offload: str | None = None
+
+    @property
+    def world_size(self) -> int:
+        return self.dp_replicate * self.dp_shard * self.tp * self.cp * self.pp
+
+    @property
+    def data_parallel_size(self) -> int:
+        """Ranks that see different sequences."""
+        return self.dp_replicate * self.dp_shard
+
+    @property
+    def num_stages(self) -> int:
+        return self.pp * self.vpp
+
+    def num_micro_batches(self, global_batch_size: int) -> int:
+        """Micro-batches of one optimizer step on one data-parallel rank (floor)."""
+        return global_batch_size // (self.data_parallel_size * self.micro_batch_size)
+
+    def layers_of_stages(self, num_hidden_layers: int) -> tuple[int, ...]:
+        """Layers of every stage in model order."""
+        return self.stage_layers or even_stages(num_hidden_layers, self.num_stages)
+
+    @property
+    def family(self) -> str:
+        """The strategies in use, outermost first: ``DDP``, ``FSDP2``, ``HSDP+TP``, ``PP+FSDP2``."""
+        parts = []
+        if self.pp > 1:
+            parts.append("PP")
+        if self.dp_shard > 1:
+            sharded = {1: "ZeRO-1", 2: "ZeRO-2", 3: "FSDP2"}[self.zero_stage]
+            parts.append("HSDP" if self.dp_replicate > 1 else sharded)
+        elif self.dp_replicate > 1:
+            parts.append("DDP")
+        if self.cp > 1:
+            parts.append("CP")
+        if self.ep > 1:
+            parts.append("EP")
+        if self.tp > 1:
+            parts.append("TP")
+        return "+".join(parts) or "single"
+
+    @property
+    def label(self) -> str:
+        """Every key that differs from its default, as ``--layout`` takes them."""
+        return (
+            ",".join(f"{key}={_text(value)}" for key, value in self.as_json().items()) or "single"
+        )
+
+    @property
+    def slug(self) -> str:
+        """``label`` as a file name."""
+        return self.label.replace("=", "").replace(",", "-").replace(":", "_")
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys that differ from the default, in a fixed order; ``sp`` only when it is not tp > 1."""
+        document = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if getattr(self, f.name) != f.default
+        }
+        document.pop("sp", None)
+        if self.sp != (self.tp > 1):
+            document["sp"] = self.sp
+        if self.pp == 1:
+            document.pop("schedule", None)
+        if self.stage_layers is not None:
+            document["stage_layers"] = list(self.stage_layers)
+        return document
+
+    def as_full_json(self) -> dict[str, Any]:
+        """Every key, defaults included."""
+        return asdict(self) | {"stage_layers": self.stage_layers and list(self.stage_layers)}
+
+
+def make_layout(keys: Mapping[str, Any]) -> LayoutSpec:
+    """A layout from keys as written in a job: what is absent gets the documented default.
+
+    ``sp`` follows tp > 1; ``zero_stage`` is 3 with dp_shard > 1 (2 when ``reshard_after_forward``
+    is false), else 0; ``schedule`` is interleaved_1f1b with vpp > 1. Keys must be known ones.
+    """
+    values = dict(keys)
+    reshard = values.pop("reshard_after_forward", None)
+    values.setdefault("sp", values.get("tp", 1) > 1)
+    if values.get("dp_shard", 1) > 1:
+        values.setdefault("zero_stage", 2 if reshard is False else 3)
+    if values.get("vpp", 1) > 1:
+        values.setdefault("schedule", "interleaved_1f1b")
+    if values.get("stage_layers") is not None:
+        values["stage_layers"] = tuple(values["stage_layers"])
+    return LayoutSpec(**values)
+
+
+LAYOUT_KEYS: tuple[str, ...] = (*(f.name for f in fields(LayoutSpec)), "reshard_after_forward")
+
+
+def even_stages(num_hidden_layers: int, num_stages: int) -> tuple[int, ...]:
+    """Layers over stages as evenly as can be, the remainder to the middle stages.
+
+    The first and last stage hold the embedding and the head as well, so they get no extra layer
+    before the others do: 46 layers over 4 stages are 11, 12, 12, 11.
+    """
+    base, extra = divmod(num_hidden_layers, num_stages)
+    by_distance = sorted(range(num_stages), key=lambda i: (abs(2 * i - (num_stages - 1)), i))
+    favoured = set(by_distance[:extra])
+    return tuple(base + (stage in favoured) for stage in range(num_stages))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ":".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,165 @@
+"""What is asked of a run, and what is kept of it. The types behind every file in a run folder.
+
+``RunRequest`` is written before a run starts (with the prediction in it); the worker writes a
+``RunResult``; the launcher adds the outcome and the parity verdict and appends one ``Record``.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from meshfit.breakdown import MemoryBreakdown, Prediction
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.workload.training import TrainingSpec
+
+SCHEMA_VERSION = 1
+
+Outcome = Literal[
+    "ok",
+    "out_of_memory",
+    "hang",
+    "crash",
+    "invalid",
+    "parity_failed",
+    "launch_error",
+    "interrupted",
+]
+Purpose = Literal["weights", "reference", "measure", "parity"]
+ParityKind = Literal["single_process", "reduced", "reference"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """One launch under torchrun.
+
+    Attributes:
+        plan_hash: identity of the sweep; a resume reuses only rows with the same hash.
+        purpose: ``weights`` writes initial weights; ``reference`` also writes losses, gradient
+            norms and first-step gradients to compare with; ``parity`` runs only the judged steps;
+            ``measure`` runs everything.
+        model_config: Hugging Face config, as read.
+        weights: folder of safetensors that every layout loads its shards from.
+        steps, warmup_steps: optimizer steps in all; how many first ones timing leaves out.
+        judged_steps: first steps whose loss and gradient norm are judged.
+        reference: folder of a finished reference run, None for the reference itself.
+        track_memory: run one more step under the tensor tracker after the timed ones.
+        collective_timeout_s: how long one collective may wait.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    plan_hash: str
+    candidate: str
+    repeat: int = 0
+    purpose: Purpose
+    model_config: dict[str, Any]
+    weights: str
+    layout: LayoutSpec
+    training: TrainingSpec
+    device_type: Literal["cpu", "cuda"]
+    steps: int
+    warmup_steps: int
+    judged_steps: int = 5
+    seed: int = 0
+    threads_per_rank: int = 1
+    reference: str | None = None
+    track_memory: bool = True
+    collective_timeout_s: float = 300.0
+    compile: bool = False
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterGradient:
+    """One parameter's first-step gradient against the reference, over all its shards.
+
+    ``error`` is the relative L2 distance; ``ratio`` the least-squares factor by which the
+    candidate's gradient is the reference's (1 when right).
+    """
+
+    name: str
+    error: float
+    ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankReport:
+    """What one rank measured. Step times hold every step, warm-up included."""
+
+    rank: int
+    host: str
+    step_s: tuple[float, ...]
+    input_wait_s: tuple[float, ...]
+    memory: MemoryBreakdown
+    resident_bytes: int | None = None
+    """Peak resident set of the process, all libraries included."""
+    stage: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What the worker found. Losses and gradient norms are per optimizer step, already global."""
+
+    schema_version: int = SCHEMA_VERSION
+    losses: tuple[float, ...]
+    gradient_norms: tuple[float, ...]
+    useful_tokens_per_step: int
+    gradients: tuple[ParameterGradient, ...] = ()
+    ranks: tuple[RankReport, ...]
+    phases_s: dict[str, float] = field(default_factory=dict)
+    """Seconds from process start: import, init, build, first step, end."""
+    environment: dict[str, Any] = field(default_factory=dict)
+    sample_ids: tuple[tuple[int, ...], ...] = ()
+    """Sample ids of each judged step, in global order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parity:
+    """Whether a candidate computes what the reference computes.
+
+    ``kind`` says against what: one process on the same model, one process on the model cut to few
+    layers, or another layout on the full model.
+    """
+
+    ok: bool
+    kind: ParityKind
+    loss_error: float
+    gradient_norm_error: float
+    gradient_error: float | None
+    worst_parameter: str | None
+    tolerance_loss: float
+    tolerance_gradient: float
+    factor: str | None = None
+    """A failing ratio that equals a known factor, in words."""
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a run did not end well, and which rank is to blame."""
+
+    message: str
+    rank: int | None = None
+    phase: str | None = None
+    signal: int | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One row of results.jsonl: one launch, whatever became of it."""
+
+    schema_version: int = SCHEMA_VERSION
+    plan_hash: str
+    candidate: str
+    repeat: int
+    purpose: Purpose
+    layout: LayoutSpec
+    outcome: Outcome
+    started_at: str
+    """UTC, ISO 8601."""
+    seconds: float
+    result: RunResult | None = None
+    parity: Parity | None = None
+    failure: Failure | None = None
+    prediction: Prediction | None = None
+    folder: str = ""
+    """Relative to the run folder."""
