@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class Candidates:
 
     def layout(self, index: int) -> LayoutSpec:
         """One row as a ``LayoutSpec``."""
-        row = {name: int(getattr(self, name)[index]) for name in COLUMNS}
+        row: dict[str, Any] = {name: int(getattr(self, name)[index]) for name in COLUMNS}
         split = self.stage_splits[row.pop("stage_split")]
         return LayoutSpec(
             **{key: row[key] for key in _PLAIN},
