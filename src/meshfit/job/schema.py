@@ -1,0 +1,102 @@
+"""The job file as a person writes it. Pydantic guards it; ``job.read`` turns it into a ``Job``."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+Count = Annotated[int, Field(gt=0, strict=True)]
+
+
+class Strict(BaseModel):
+    """A block of the file; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataFile(Strict):
+    source: Literal["synthetic", "text"] = "synthetic"
+    path: str | None = None
+    seed: Annotated[int, Field(ge=0, strict=True)] = 0
+
+
+class WorkloadFile(Strict):
+    kind: Literal["training"] = "training"
+    method: Literal["full"] = "full"
+    sequence_length: Count
+    documents: Literal["packed"] = "packed"
+    global_batch: str | int
+    precision: Literal["fp32", "bf16_mixed"] = "bf16_mixed"
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    max_grad_norm: Annotated[float, Field(gt=0)] | None = 1.0
+    data: DataFile = DataFile()
+
+
+class LayoutFile(Strict):
+    """One layout; what is absent is 1 or the engine's default."""
+
+    dp_replicate: Count | None = None
+    dp_shard: Count | None = None
+    tp: Count | None = None
+    sp: bool | None = None
+    cp: Count | None = None
+    cp_method: Literal["ring", "all_gather", "all_to_all"] | None = None
+    pp: Count | None = None
+    vpp: Count | None = None
+    schedule: str | None = None
+    stage_layers: list[Count] | None = None
+    ep: Count | None = None
+    etp: Count | None = None
+    zero_stage: Annotated[int, Field(ge=0, le=3, strict=True)] | None = None
+    reshard_after_forward: bool | None = None
+    micro_batch_size: Count | None = None
+    recompute: str | None = None
+    offload: str | None = None
+
+
+class SearchFile(Strict):
+    """Bounds or pins of any axis or policy; what is left out is searched."""
+
+    dp_replicate: Count | list[Count] | None = None
+    dp_shard: Count | list[Count] | None = None
+    tp: Count | list[Count] | None = None
+    sp: bool | list[bool] | None = None
+    cp: Count | list[Count] | None = None
+    pp: Count | list[Count] | None = None
+    vpp: Count | list[Count] | None = None
+    schedule: str | list[str] | None = None
+    ep: Count | list[Count] | None = None
+    etp: Count | list[Count] | None = None
+    zero_stage: int | list[int] | None = None
+    micro_batch_size: Count | list[Count] | None = None
+    recompute: str | list[str] | None = None
+    headroom: str | float = "10%"
+
+
+class RunFile(Strict):
+    shortlist: Count = 4
+    repeats: Count = 2
+    steps: Count = 20
+    warmup: Annotated[int, Field(ge=0, strict=True)] = 5
+    parity: Literal["auto", "single_process", "reduced"] = "auto"
+    deadline: str | float = "15 min"
+    hang: str | float = "3 min"
+    threads_per_rank: Count = 1
+    port: Annotated[int, Field(ge=0, le=65535, strict=True)] | None = None
+    budget: str | None = None
+
+
+class JobFile(Strict):
+    schema_version: Literal[1]
+    name: str | None = None
+    model: str
+    workload: WorkloadFile
+    cluster: str | dict[str, Any] = "here"
+    engine: str | list[str] = "native"
+    layout: LayoutFile | None = None
+    baseline: str | LayoutFile | None = None
+    search: SearchFile = SearchFile()
+    run: RunFile = RunFile()

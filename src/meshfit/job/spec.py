@@ -1,0 +1,64 @@
+"""A job as the rest of meshfit sees it: what is to be trained, where, and how hard to look."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from meshfit.cluster.topology import Topology
+from meshfit.mesh.search import SearchSpec
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.profile import EngineProfile
+from meshfit.workload.model import ModelSpec
+from meshfit.workload.training import TrainingSpec
+
+ParityMode = Literal["auto", "single_process", "reduced"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """How the real runs of a sweep are done.
+
+    Attributes:
+        shortlist: most layouts that are run, the baseline not counted.
+        repeats: launches of each layout, interleaved (A B C A B C).
+        steps, warmup_steps: optimizer steps of a launch; first ones that timing leaves out.
+        parity: what a layout is compared with; ``auto`` takes one process where it can hold the
+            model, else the model cut to few layers.
+        deadline_s: wall clock of one launch; hang_s: silence of all ranks before it counts as hung.
+        budget_device_s: accelerator-seconds (ranks x wall clock) after which no launch is started.
+    """
+
+    shortlist: int = 4
+    repeats: int = 2
+    steps: int = 20
+    warmup_steps: int = 5
+    parity: ParityMode = "auto"
+    deadline_s: float = 900.0
+    hang_s: float = 180.0
+    threads_per_rank: int = 1
+    budget_device_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One job file, read and resolved.
+
+    ``weights`` is a folder of given weights, None for random ones. ``layout`` is the one layout
+    that check, run and export work on; ``baseline`` is always a row of a comparison. ``identity``
+    is everything in the file that decides a sweep's result, for the plan hash. ``notes`` are
+    readings of the file that a person should see.
+    """
+
+    name: str
+    model: ModelSpec
+    weights: Path | None
+    training: TrainingSpec
+    topology: Topology
+    profile: EngineProfile
+    layout: LayoutSpec | None
+    baseline: LayoutSpec | None
+    search: SearchSpec
+    run: RunSpec
+    headroom_fraction: float
+    identity: str
+    notes: tuple[str, ...] = ()
