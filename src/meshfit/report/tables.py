@@ -1,0 +1,282 @@
+"""Documents as Rich renderables for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from meshfit.report import words
+from meshfit.report.documents import (
+    CandidateDocument,
+    FitDocument,
+    PlanCandidateDocument,
+    PlanDocument,
+    SpaceDocument,
+    ViolationDocument,
+)
+from meshfit.units import format_count, format_duration, format_percent
+
+_VERDICT_STYLES = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "invalid": "red"}
+_BAR_CELLS = 8
+
+
+def plan_view(document: PlanDocument, *, top: int = 20) -> RenderableType:
+    """What was searched, what rules rejected, and the best ``top`` candidates."""
+    return Group(
+        space_line(document["space"], document.get("seconds")),
+        plan_table(document["candidates"][:top], headroom=document.get("headroom")),
+        rejected_table(document["space"]["rejected"]),
+    )
+
+
+def plan_table(
+    candidates: Sequence[PlanCandidateDocument], *, headroom: float | None = None
+) -> Table:
+    """Predicted candidates in the order given, best first."""
+    table = _table("Candidates, predicted", caption=_plan_caption(headroom))
+    table.add_column("#", justify="right", style="dim")
+    table.add_column("layout", overflow="fold", min_width=20)
+    table.add_column("memory", no_wrap=True)
+    table.add_column("step time", justify="right", no_wrap=True)
+    table.add_column("tokens/s", justify="right", no_wrap=True)
+    table.add_column("bound by", overflow="fold")
+    for position, candidate in enumerate(candidates, 1):
+        table.add_row(
+            str(position),
+            _layout(candidate),
+            memory_bar(candidate["memory"], candidate["verdict"]),
+            _stacked(
+                words.duration(candidate["time"].get("step")),
+                words.interval(candidate.get("interval"), "step_time"),
+            ),
+            words.rate(candidate.get("tokens_per_s")),
+            escape(candidate["binding"]),
+        )
+    return table
+
+
+def memory_bar(memory: Mapping[str, int | None], verdict: str) -> Text:
+    """The verdict beside a bar of how full the fullest rank's device is, and both sizes below."""
+    total, capacity = memory.get("total"), memory.get("capacity")
+    style = _VERDICT_STYLES.get(verdict, "")
+    phrase = (words.VERDICTS.get(verdict, verdict), style)
+    if not capacity or total is None:
+        return Text.assemble(phrase, f"\n{words.size(total)}")
+    filled = min(_BAR_CELLS, max(1, round(_BAR_CELLS * total / capacity)))
+    return Text.assemble(
+        ("█" * filled, style),
+        ("░" * (_BAR_CELLS - filled) + " ", "dim"),
+        phrase,
+        f"\n{words.size(total)} of {words.size(capacity)}",
+    )
+
+
+def space_line(space: SpaceDocument, seconds: float | None) -> Text:
+    """``1,204 legal layouts, 3,010 rejected, in 0.21 s``."""
+    rejected = sum(space["rejected"].values())
+    text = f"{space['legal']:,} legal layouts, {rejected:,} rejected"
+    return Text(f"{text}, in {format_duration(seconds)}" if seconds else text)
+
+
+def rejected_table(rejected: Mapping[str, int]) -> RenderableType:
+    """Layouts by the rule that rejected them, the rule with the most first."""
+    if not rejected:
+        return Text("No rule rejected a layout.", style="dim")
+    table = _table("Rejected, by rule")
+    table.add_column("rule")
+    table.add_column("layouts", justify="right")
+    for rule, count in sorted(rejected.items(), key=lambda item: (-item[1], item[0])):
+        table.add_row(escape(rule), f"{count:,}")
+    return table
+
+
+def fit_view(document: FitDocument) -> RenderableType:
+    """Notes, the winner with its reason, every candidate, and why each stands where it does."""
+    return Group(*notes(document), headline(document), fit_table(document), reasons(document))
+
+
+def notes(document: FitDocument) -> list[RenderableType]:
+    """Sentences that stand above the winner, each in a frame of its own."""
+    return [
+        Panel(Text(note), border_style="yellow", box=box.ROUNDED, expand=False)
+        for note in document["notes"]
+    ]
+
+
+def headline(document: FitDocument) -> RenderableType:
+    """The winner and what it was measured on, or that there is none, with the reason."""
+    winner = document["winner"]
+    if winner is None:
+        return Panel(
+            Text.assemble(("No winner. ", "bold red"), document["reason"]), border_style="red"
+        )
+    where = f"engine {winner['engine']}, {winner['world_size']} x {winner['accelerator']}, measured"
+    return Panel(
+        Text.assemble(
+            ("Winner: ", "bold green"),
+            (words.layout(winner["layout"]), "bold"),
+            f"\n{document['reason']}\n",
+            (where, "dim"),
+        ),
+        border_style="green",
+    )
+
+
+def fit_table(document: FitDocument) -> Table:
+    """Every candidate that was tried, in the order of the document."""
+    winner = document["winner"]
+    table = _table(
+        "Candidates, measured",
+        caption="below a figure: its 10th to 90th percentile; below memory: what was predicted",
+    )
+    table.add_column("layout", overflow="fold", min_width=20)
+    table.add_column("outcome, parity", no_wrap=True)
+    table.add_column("step time", justify="right", no_wrap=True)
+    table.add_column("tokens/s", justify="right", no_wrap=True)
+    table.add_column("memory", justify="right", no_wrap=True)
+    for candidate in document["candidates"]:
+        won = winner is not None and candidate["label"] == winner["label"]
+        predicted = candidate.get("predicted") or {}
+        memory, expected = candidate.get("memory") or {}, predicted.get("memory") or {}
+        table.add_row(
+            _layout(candidate, won=won),
+            _outcome(candidate),
+            _stacked(
+                words.duration(candidate.get("step_time")),
+                words.duration_spread(candidate.get("step_time_spread")),
+            ),
+            _stacked(
+                words.rate(candidate.get("tokens_per_s")),
+                words.rate_spread(candidate.get("tokens_per_s_spread")),
+            ),
+            _stacked(
+                words.size(memory.get("total")),
+                words.size(expected["total"]) if expected else "",
+            ),
+        )
+    return table
+
+
+def reasons(document: FitDocument) -> RenderableType:
+    """One paragraph a candidate: how it failed, or why it won, tied or lost."""
+    lines: list[RenderableType] = []
+    for candidate in document["candidates"]:
+        why = [
+            words.failure(candidate),
+            words.parity_failure(candidate),
+            candidate.get("reason", ""),
+        ]
+        text = ". ".join(part.rstrip(".") for part in why if part)
+        if text:
+            keys = words.layout(candidate["layout"])
+            lines.append(Text.assemble((keys, "bold"), f": {text}."))
+    return Group(*lines)
+
+
+def inventory_table(document: Mapping[str, Any]) -> Table:
+    """What ``model --json`` prints: parameters by part, FLOPs and KV bytes per token."""
+    parameters = document["parameters"]
+    table = _table("Parameters by part")
+    table.add_column("part")
+    table.add_column("parameters", justify="right")
+    table.add_column("share", justify="right")
+    for part, count in parameters["by_part"].items():
+        if count:
+            share = format_percent(count / parameters["total"])
+            table.add_row(part.replace("_", " "), f"{count:,}", share)
+    table.add_section()
+    table.add_row("total", f"{parameters['total']:,}", format_count(parameters["total"]))
+    if parameters.get("active") not in (None, parameters["total"]):
+        table.add_row(
+            "active per token", f"{parameters['active']:,}", format_count(parameters["active"])
+        )
+    for name, figure in _inventory_figures(document):
+        table.add_row(name, figure, "")
+    return table
+
+
+def _inventory_figures(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    flops, kv_cache = document.get("flops") or {}, document.get("kv_cache") or {}
+    figures = []
+    if flops.get("training_per_token") is not None:
+        name = f"training FLOPs per token at {flops.get('sequence_length', '?')} tokens"
+        figures.append((name, format_count(flops["training_per_token"])))
+    if kv_cache.get("bytes_per_token") is not None:
+        figures.append(("KV cache per token, 16 bit", words.size(kv_cache["bytes_per_token"])))
+    return figures
+
+
+def violations_list(violations: Sequence[ViolationDocument]) -> RenderableType:
+    """Every broken rule with its message and, when there is one, the nearest legal value."""
+    lines: list[RenderableType] = []
+    for violation in violations:
+        lines.append(
+            Text.assemble(("✗ ", "bold red"), (violation["rule"], "bold"), "  ", _option(violation))
+        )
+        lines.append(Padding(Text(violation["message"]), (0, 0, 0, 2)))
+        nearest = violation.get("nearest")
+        if nearest not in (None, [], {}):
+            lines.append(Padding(Text(f"nearest legal: {_nearest(nearest)}"), (0, 0, 0, 2)))
+    return Group(*lines) if lines else Text("No rule is broken.", style="green")
+
+
+def _option(violation: ViolationDocument) -> tuple[str, str]:
+    return (violation.get("option") or "", "dim")
+
+
+def _nearest(nearest: object) -> str:
+    if isinstance(nearest, Mapping):
+        return words.layout(nearest)
+    if isinstance(nearest, list | tuple):
+        return ", ".join(map(str, nearest))
+    return str(nearest)
+
+
+def _outcome(candidate: CandidateDocument) -> Text:
+    style = "green" if candidate["outcome"] == "ok" else "red"
+    text = Text(words.OUTCOMES.get(candidate["outcome"], candidate["outcome"]), style=style)
+    found = candidate.get("parity")
+    if found:
+        text.append(f"\nloss {words.error(found['loss_error'])}", style="dim")
+        text.append(f"\ngradient {words.error(found['gradient_error'])}", style="dim")
+    elif candidate["outcome"] == "ok":
+        text.append("\nnot compared", style="yellow")
+    return text
+
+
+def _layout(candidate: PlanCandidateDocument | CandidateDocument, won: bool = False) -> Text:
+    text = Text(candidate["family"], style="bold green" if won else "bold")
+    if candidate.get("baseline", False):
+        text.append(" (baseline)", style="cyan")
+    return text.append("\n").append(words.layout(candidate["layout"]), style="not bold default dim")
+
+
+def _stacked(value: str, below: str) -> Text:
+    return Text.assemble(value, (f"\n{below}", "dim")) if below else Text(value)
+
+
+def _plan_caption(headroom: float | None) -> str:
+    interval = "below a step time: its interval"
+    if headroom is None:
+        return interval
+    free = format_percent(headroom)
+    return f"{interval}; fits: the upper end of the memory interval leaves {free} free"
+
+
+def _table(title: str, caption: str | None = None) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption=caption,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
