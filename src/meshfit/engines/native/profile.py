@@ -1,0 +1,50 @@
+"""The profile of our own runner: what it runs, and under which rules."""
+
+from meshfit.mesh.spec import AXES
+from meshfit.profile import EngineProfile
+
+RULES: tuple[str, ...] = (
+    "world_size",
+    "attention_heads_divisible",
+    "key_value_heads_divisible",
+    "intermediate_size_divisible",
+    "vocabulary_divisible",
+    "sequence_parallel_needs_tensor_parallel",
+    "sequence_divisible_by_tp",
+    "sequence_divisible_by_cp",
+    "context_parallel_not_run",
+    "layers_fill_stages",
+    "stage_layers_one_per_stage",
+    "stage_layers_cover_model",
+    "stage_layers_positive",
+    "schedule_known",
+    "virtual_stages_need_pipeline",
+    "virtual_stages_need_interleaving",
+    "interleaving_needs_virtual_stages",
+    "one_f_one_b_fills_pipeline",
+    "interleaving_in_whole_rounds",
+    "global_batch_divisible",
+    "zero_stage_known",
+    "zero_stage_matches_dp_shard",
+    "zero1_runs_alone",
+    "expert_parallel_needs_experts",
+    "experts_divisible",
+    "experts_fold_into_dense_ranks",
+    "expert_tensor_parallel_needs_expert_parallel",
+    "expert_parallel_not_run",
+    "tied_embeddings_on_one_stage",
+    "gpt2_without_tensor_parallel",
+    "gpt2_without_pipeline",
+    "recompute_known",
+    "offload_not_run",
+)
+
+NATIVE = EngineProfile(
+    name="native",
+    version="1",
+    rules=RULES,
+    rank_order=AXES,
+    schedules=("gpipe", "1f1b", "interleaved_1f1b"),
+    zero_stages=(0, 1, 2, 3),
+    recompute=("none", "full"),
+)

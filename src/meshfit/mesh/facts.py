@@ -1,0 +1,159 @@
+"""The flat namespace that rules read: one name, one value, whatever it came from.
+
+A value is a plain number (one layout) or an integer array of shape [N] (N layouts); rules are
+written so that both work. What is not known is absent, and rules that need it are skipped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from meshfit.cluster.topology import Topology
+from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE, SCHEDULES, Candidates, IntArray
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.profile import EngineProfile
+from meshfit.workload.model import ModelSpec
+from meshfit.workload.training import TrainingSpec
+
+Facts = Mapping[str, Any]
+
+DEGREES: tuple[str, ...] = ("dp_replicate", "dp_shard", "tp", "cp", "pp", "vpp", "ep", "etp")
+SIZES: tuple[str, ...] = (
+    *DEGREES,
+    "micro_batch_size",
+    "global_batch_size",
+    "sequence_length",
+    "data_parallel_size",
+    "world",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "hidden_size",
+    "intermediate_size",
+    "vocab_size",
+    "num_hidden_layers",
+)
+"""Names whose value must be at least 1."""
+
+
+def facts_of(
+    *,
+    model: ModelSpec | None = None,
+    training: TrainingSpec | None = None,
+    topology: Topology | None = None,
+    layout: LayoutSpec | None = None,
+) -> dict[str, Any]:
+    """What is known of the parts that are given."""
+    facts: dict[str, Any] = {}
+    if model is not None:
+        facts |= _model_facts(model)
+    if training is not None:
+        facts["sequence_length"] = training.sequence_length
+        facts["global_batch_size"] = training.global_batch_size
+    if topology is not None:
+        facts["world"] = topology.num_accelerators
+    if layout is not None:
+        facts |= _layout_facts(layout)
+    return facts
+
+
+def engine_facts(profile: EngineProfile) -> dict[str, Any]:
+    """What an engine runs, as rules on policies need it."""
+    return {
+        "engine": profile.name,
+        "schedules": profile.schedules,
+        "zero_stages": profile.zero_stages,
+        "recompute_options": profile.recompute,
+    }
+
+
+def candidate_facts(candidates: Candidates) -> dict[str, Any]:
+    """The columns of ``candidates`` as facts, policies by name."""
+    columns = {
+        f.name: getattr(candidates, f.name)
+        for f in fields(candidates)
+        if f.name not in ("stage_split", "stage_splits")
+    }
+    return column_facts(columns) | _stage_facts(candidates)
+
+
+def column_facts(columns: Mapping[str, IntArray]) -> dict[str, Any]:
+    """Columns coded as in ``Candidates``, with the policies among them by name."""
+    facts: dict[str, Any] = dict(columns)
+    for name, names in (("schedule", SCHEDULES), ("recompute", RECOMPUTE)):
+        if name in facts:
+            facts[name] = np.array(names)[facts[name]]
+    if "cp_method" in facts:
+        facts["cp_method"] = np.array([method or "none" for method in CP_METHODS])[
+            facts["cp_method"]
+        ]
+    return facts
+
+
+def with_derived(facts: Facts) -> dict[str, Any]:
+    """``facts`` and what follows from them; a name that is given is never overwritten.
+
+    Adds ``data_parallel_size``; ``sequences_per_micro_batch`` (of all data-parallel ranks
+    together); ``num_micro_batches`` (of one optimizer step on one data-parallel rank, floor).
+    """
+    known = dict(facts)
+    if {"dp_replicate", "dp_shard"} <= known.keys():
+        known.setdefault("data_parallel_size", known["dp_replicate"] * known["dp_shard"])
+    if {"data_parallel_size", "micro_batch_size"} <= known.keys():
+        known.setdefault(
+            "sequences_per_micro_batch", known["data_parallel_size"] * known["micro_batch_size"]
+        )
+    if {"global_batch_size", "sequences_per_micro_batch"} <= known.keys():
+        known.setdefault(
+            "num_micro_batches", known["global_batch_size"] // known["sequences_per_micro_batch"]
+        )
+    return known
+
+
+def _model_facts(model: ModelSpec) -> dict[str, Any]:
+    return {
+        "model_type": model.model_type,
+        "num_attention_heads": model.attention.num_attention_heads,
+        "num_key_value_heads": model.attention.num_key_value_heads,
+        "hidden_size": model.hidden_size,
+        "intermediate_size": model.mlp.intermediate_size,
+        "vocab_size": model.vocab_size,
+        "num_hidden_layers": model.num_hidden_layers,
+        "tie_word_embeddings": model.tie_word_embeddings,
+        "dropout": model.dropout,
+        "num_experts": 0,  # every MLP of a ModelSpec is dense
+    }
+
+
+def _layout_facts(layout: LayoutSpec) -> dict[str, Any]:
+    facts = {f.name: getattr(layout, f.name) for f in fields(layout)}
+    split = facts.pop("stage_layers")
+    facts["cp_method"] = layout.cp_method or "none"
+    facts["offload"] = layout.offload or "none"
+    if split is not None:
+        facts["stage_layers_length"] = len(split)
+        facts["stage_layers_sum"] = sum(split)
+        facts["stage_layers_min"] = min(split, default=0)
+    return facts
+
+
+def _stage_facts(candidates: Candidates) -> dict[str, Any]:
+    """Given stage splits as columns; where a row has none, what an even split would satisfy."""
+    if all(split is None for split in candidates.stage_splits):
+        return {}
+    num_stages = candidates.pp * candidates.vpp
+    splits = candidates.stage_splits
+    given = np.array([split is not None for split in splits])[candidates.stage_split]
+    length = np.array([len(split or ()) for split in splits])[candidates.stage_split]
+    smallest = np.array([min(split or (1,)) for split in splits])[candidates.stage_split]
+    total = np.array([sum(split or ()) for split in splits])[candidates.stage_split]
+    return {
+        "stage_layers_length": np.where(given, length, num_stages),
+        "stage_layers_min": smallest,
+        "stage_layers_sum": np.where(given, total, EVEN_SPLIT),
+    }
+
+
+EVEN_SPLIT = -1
+"""``stage_layers_sum`` of a row whose layers are spread evenly: the sum is right by construction."""

@@ -1,0 +1,95 @@
+"""What a rule is: a predicate over facts, in arithmetic that serves one layout and a million."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from meshfit.mesh.facts import Facts
+
+Fact = Any
+"""A plain int, bool or str of one layout, or an array of shape [N] of N of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One way in which a layout can be legal or not.
+
+    Attributes:
+        name: published in JSON and in the reasons of rejected layouts.
+        needs: facts that ``holds`` takes, by name.
+        subject: the fact among them that a person would change; legal values are named for it.
+        holds: the predicate, written with operators that work on ints and on arrays alike (``&``,
+            ``|``, comparisons with 0 instead of ``not``).
+        message: what is wrong, as a format string over ``needs`` and ``engine``.
+        module: the part of the model that it concerns.
+        lists_all: whether the legal values of the subject are few, so that all of them are named.
+        reason: why, in a sentence.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    subject: str
+    holds: Callable[..., Fact]
+    message: str
+    module: str | None = None
+    lists_all: bool = False
+    reason: str = ""
+
+    def applies(self, facts: Facts) -> bool:
+        """Whether everything it needs is known."""
+        return all(need in facts for need in self.needs)
+
+    def check(self, facts: Facts, **overrides: Fact) -> Fact:
+        """Whether it holds: one bool, or one a layout; ``overrides`` replace facts."""
+        return self.holds(**{need: facts[need] for need in self.needs} | overrides)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Violation:
+    """One broken rule of one layout.
+
+    Attributes:
+        values: the facts that the rule looked at.
+        nearest: legal values of the subject with all else kept: all of them where they are few,
+            else the nearest below and above; empty when no value helps.
+        option: the engine's own name of the subject.
+    """
+
+    rule: str
+    message: str
+    values: dict[str, Any]
+    nearest: tuple[Any, ...]
+    option: str
+    module: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The published keys."""
+        return {
+            "rule": self.rule,
+            "message": self.message,
+            "values": {k: list(v) if isinstance(v, tuple) else v for k, v in self.values.items()},
+            "nearest": list(self.nearest),
+            "option": self.option,
+            "module": self.module,
+        }
+
+
+def rule(
+    *, subject: str, message: str, module: str | None = None, lists_all: bool = False
+) -> Callable[[Callable[..., Fact]], Rule]:
+    """Makes a ``Rule`` of a predicate: its name, its parameters and its docstring."""
+
+    def make(holds: Callable[..., Fact]) -> Rule:
+        return Rule(
+            name=holds.__name__,
+            needs=tuple(inspect.signature(holds).parameters),
+            subject=subject,
+            holds=holds,
+            message=message,
+            module=module,
+            lists_all=lists_all,
+            reason=inspect.getdoc(holds) or "",
+        )
+
+    return make
