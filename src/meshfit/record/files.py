@@ -13,12 +13,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypeAliasType
 
 from meshfit.errors import InputError
-from meshfit.record.schema import SCHEMA_VERSION, Record, RunRequest, RunResult
+from meshfit.record.schema import SCHEMA_VERSION, Record, RunRequest, RunResult, SweepPlan
 
 REQUEST_NAME = "request.json"
 RESULT_NAME = "result.json"
 
-T = TypeVar("T", RunRequest, RunResult, Record)
+T = TypeVar("T", RunRequest, RunResult, Record, SweepPlan)
 
 
 def _adapter(kind: object) -> TypeAdapter[Any]:
@@ -29,7 +29,7 @@ def _adapter(kind: object) -> TypeAdapter[Any]:
 
 
 _ADAPTERS: dict[object, TypeAdapter[Any]] = {
-    kind: _adapter(kind) for kind in (RunRequest, RunResult, Record)
+    kind: _adapter(kind) for kind in (RunRequest, RunResult, Record, SweepPlan)
 }
 
 
@@ -117,6 +117,15 @@ def read_result(path: Path) -> RunResult:
 def write_result(path: Path, result: RunResult) -> None:
     """Writes ``result`` to the file ``path``, atomically."""
     write_json_atomically(path, result)
+
+
+def read_sweep_plan(path: Path) -> SweepPlan:
+    """The plan of a sweep in the file ``path``.
+
+    Raises:
+        InputError: missing, broken, or of another schema version.
+    """
+    return _read(SweepPlan, path)
 
 
 def _read(kind: type[T], path: Path) -> T:

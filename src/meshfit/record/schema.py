@@ -163,3 +163,38 @@ class Record:
     prediction: Prediction | None = None
     folder: str = ""
     """Relative to the run folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedLayout:
+    """One layout that a sweep will run, and what was expected of it beforehand."""
+
+    layout: LayoutSpec
+    prediction: Prediction
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPlan:
+    """What was decided before anything ran. A resume takes it as it stands.
+
+    Attributes:
+        plan_hash: identity of everything that decides the sweep's result.
+        layouts: in the order of their first launch.
+        baseline: label of the layout that is in the comparison whatever its rank.
+        parity_kind: what parity is proved against; ``parity_layout`` runs it in one process on
+            ``parity_config``, which ``parity_steps`` name the cuts of.
+        capacity_bytes: memory of one rank that layouts were held against.
+        document: what tiers 0 and 1 found, as ``plan --json`` prints it.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    plan_hash: str
+    created_at: str
+    layouts: tuple[PlannedLayout, ...]
+    baseline: str | None
+    parity_kind: ParityKind
+    parity_layout: LayoutSpec
+    parity_config: dict[str, Any]
+    parity_steps: tuple[str, ...]
+    capacity_bytes: int
+    document: dict[str, Any]
