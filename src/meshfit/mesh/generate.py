@@ -1,0 +1,236 @@
+"""Every legal layout of a world, and how many of the others each rule refuses.
+
+The space is a product: the degrees whose product is the world size, then one policy after the
+other. Rules are applied as soon as everything they need is known, so a tensor-parallel degree
+that cuts a head is dropped once and not once for every policy.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.cluster.topology import Topology
+from meshfit.errors import InputError, nearest_name
+from meshfit.mesh.candidates import COLUMNS, RECOMPUTE, SCHEDULES, Candidates, IntArray
+from meshfit.mesh.facts import Facts, column_facts, engine_facts, facts_of, with_derived
+from meshfit.mesh.rule import Rule
+from meshfit.mesh.rules import rules_of
+from meshfit.mesh.search import SearchSpec
+from meshfit.mesh.spec import AXES, LayoutSpec
+from meshfit.profile import EngineProfile
+from meshfit.workload.model import ModelSpec
+from meshfit.workload.training import TrainingSpec
+
+Columns = dict[str, IntArray]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated:
+    """The legal layouts and the account of the rest.
+
+    ``rejected`` counts each refused layout once, under the first rule that refuses it in the
+    order degrees, then policies; so ``considered == len(candidates) + sum(rejected.values())``.
+    """
+
+    candidates: Candidates
+    rejected: dict[str, int]
+    considered: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Policy:
+    """A column with ``options`` where it means something, and its default elsewhere."""
+
+    column: str
+    options: IntArray
+    otherwise: int
+    applies: Callable[[Columns], BoolArray]
+
+    def count(self, columns: Columns) -> IntArray:
+        """Values this policy takes in each row."""
+        return np.where(self.applies(columns), len(self.options), 1)
+
+
+def generate(
+    model: ModelSpec,
+    training: TrainingSpec,
+    topology: Topology,
+    profile: EngineProfile,
+    search: SearchSpec | None = None,
+) -> Generated:
+    """The legal layouts that use every accelerator of ``topology``, each exactly once.
+
+    A policy without meaning keeps its default (no schedule without a pipeline), so no two rows
+    run the same program. Layers are spread over stages as evenly as can be.
+
+    Raises:
+        InputError: the search names a schedule or recompute policy that does not exist.
+    """
+    search = search or SearchSpec()
+    fixed = facts_of(model=model, training=training, topology=topology)
+    fixed |= engine_facts(profile) | {"offload": "none"}
+    policies = _policies(fixed, profile, search)
+    columns = _degrees(topology.num_accelerators, fixed["num_experts"], search)
+    considered = int(_completions(columns, policies).sum())
+    sieve = _Sieve(fixed, rules_of(profile))
+    columns = sieve.apply(columns, policies)
+    for index, policy in enumerate(policies):
+        columns = sieve.apply(_expand(columns, policy), policies[index + 1 :])
+    zeros = np.zeros(_num_rows(columns), dtype=np.int64)
+    complete: dict[str, Any] = {name: columns.get(name, zeros) for name in COLUMNS}
+    return Generated(
+        candidates=Candidates(**complete), rejected=sieve.rejected, considered=considered
+    )
+
+
+class _Sieve:
+    """Drops rows that break a rule, each rule once, and counts the layouts dropped with them."""
+
+    def __init__(self, fixed: Facts, rules: Sequence[Rule]) -> None:
+        self.rejected: dict[str, int] = {}
+        self._fixed = fixed
+        self._pending = list(rules)
+
+    def apply(self, columns: Columns, remaining: Sequence[_Policy]) -> Columns:
+        """The rows that keep every rule that can be decided now."""
+        facts = with_derived({**self._fixed, **column_facts(columns)})
+        decided = [rule for rule in self._pending if rule.applies(facts)]
+        self._pending = [rule for rule in self._pending if not rule.applies(facts)]
+        completions = _completions(columns, remaining)
+        legal = np.ones(_num_rows(columns), dtype=np.bool_)
+        for rule in decided:
+            broken = legal & ~np.asarray(rule.check(facts), dtype=np.bool_)
+            if count := int(completions[broken].sum()):
+                self.rejected[rule.name] = self.rejected.get(rule.name, 0) + count
+            legal &= ~broken
+        return {name: column[legal] for name, column in columns.items()}
+
+
+def _policies(facts: Facts, profile: EngineProfile, search: SearchSpec) -> list[_Policy]:
+    """The policies in the order in which they are laid out."""
+
+    def everywhere(columns: Columns) -> BoolArray:
+        return np.ones(_num_rows(columns), dtype=np.bool_)
+
+    def above_one(degree: str) -> Callable[[Columns], BoolArray]:
+        return lambda columns: columns[degree] > 1
+
+    default = LayoutSpec()
+    powers = [2**power for power in range(facts["num_hidden_layers"].bit_length())]
+    zero_stages = [stage for stage in search.zero_stage or profile.zero_stages if stage != 0]
+    schedules = _codes(search.schedule or profile.schedules, SCHEDULES, "schedule")
+    recompute = _codes(search.recompute or profile.recompute, RECOMPUTE, "recompute")
+    return [
+        _Policy(
+            column="micro_batch_size",
+            options=_values(search.micro_batch_size or divisors(facts["global_batch_size"])),
+            otherwise=default.micro_batch_size,
+            applies=everywhere,
+        ),
+        _Policy(
+            column="vpp",
+            options=_values(search.vpp or powers),
+            otherwise=default.vpp,
+            applies=above_one("pp"),
+        ),
+        _Policy(
+            column="schedule",
+            options=schedules,
+            otherwise=SCHEDULES.index(default.schedule),
+            applies=above_one("pp"),
+        ),
+        _Policy(
+            column="zero_stage",
+            options=_values(zero_stages),
+            otherwise=default.zero_stage,
+            applies=above_one("dp_shard"),
+        ),
+        _Policy(
+            column="sp",
+            options=_values(search.sp or (True,)),
+            otherwise=int(default.sp),
+            applies=above_one("tp"),
+        ),
+        _Policy(
+            column="recompute",
+            options=recompute,
+            otherwise=RECOMPUTE.index(default.recompute),
+            applies=everywhere,
+        ),
+    ]
+
+
+def _degrees(world: int, num_experts: int, search: SearchSpec) -> Columns:
+    """Every way to write the world size as a product over the mesh axes, with ep and etp."""
+    columns: Columns = {}
+    rest = np.array([world], dtype=np.int64)
+    for axis in AXES[:-1]:
+        options = _values(getattr(search, axis) or divisors(world))
+        row, option = np.nonzero(rest[:, None] % options == 0)
+        columns = {name: column[row] for name, column in columns.items()}
+        columns[axis] = options[option]
+        rest = rest[row] // options[option]
+    columns[AXES[-1]] = rest
+    bound = getattr(search, AXES[-1])
+    if bound is not None:
+        within = np.isin(rest, bound)
+        columns = {name: column[within] for name, column in columns.items()}
+    expert = _Policy(
+        column="ep",
+        options=_values(search.ep or (divisors(num_experts) if num_experts else (1,))),
+        otherwise=1,
+        applies=lambda columns: np.ones(_num_rows(columns), dtype=np.bool_),
+    )
+    expert_tensor = _Policy(
+        column="etp",
+        options=_values(search.etp or (1,)),
+        otherwise=1,
+        applies=lambda columns: columns["ep"] > 1,
+    )
+    return _expand(_expand(columns, expert), expert_tensor)
+
+
+def _expand(columns: Columns, policy: _Policy) -> Columns:
+    """One row for each value the policy takes in it."""
+    counts = policy.count(columns)
+    row = np.repeat(np.arange(len(counts)), counts)
+    position = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    expanded = {name: column[row] for name, column in columns.items()}
+    values = np.full(len(row), policy.otherwise, dtype=np.int64)
+    meaningful = policy.applies(columns)[row]
+    values[meaningful] = policy.options[position[meaningful]]
+    return {**expanded, policy.column: values}
+
+
+def _completions(columns: Columns, policies: Sequence[_Policy]) -> IntArray:
+    """Layouts that each row would become."""
+    counts = [policy.count(columns) for policy in policies]
+    return math.prod(counts, start=np.ones(_num_rows(columns), dtype=np.int64))
+
+
+def _num_rows(columns: Mapping[str, IntArray]) -> int:
+    return len(columns[AXES[0]])
+
+
+def _values(options: Iterable[int]) -> IntArray:
+    return np.array(list(dict.fromkeys(options)), dtype=np.int64)
+
+
+def _codes(names: Iterable[str], known: Sequence[str], key: str) -> IntArray:
+    for name in names:
+        if name not in known:
+            nearest = nearest_name(name, known)
+            hint = f"did you mean {nearest!r}?" if nearest else f"known: {', '.join(known)}"
+            raise InputError(f"search.{key}: unknown {key} {name!r}; {hint}")
+    return _values(known.index(name) for name in names)
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """Divisors of a positive number, ascending."""
+    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
