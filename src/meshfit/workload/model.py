@@ -51,6 +51,8 @@ class ModelSpec:
         layers: one entry a layer, in order; equal layers are the same object.
         norm: ``rms_norm`` has one vector of ``hidden_size``, ``layer_norm`` two.
         learned_positions: rows of a learned position embedding (GPT-2); 0 with rotary positions.
+        norms_named_after_attention: norms of a layer that transformers names after its attention
+            (``post_attention_layernorm``), which tables of parameters by part therefore file there.
         dropout: the largest dropout probability anywhere in the config.
         config: the configuration as read, for whoever builds the model.
     """
@@ -64,6 +66,7 @@ class ModelSpec:
     tie_word_embeddings: bool
     max_position_embeddings: int
     learned_positions: int = 0
+    norms_named_after_attention: int = 0
     dropout: float = 0.0
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -1,0 +1,63 @@
+"""Models by name: the shipped catalogue, a file, a folder, or the local Hub cache."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from meshfit.errors import InputError, nearest_name
+from meshfit.workload.config_file import path_exists, read_config
+from meshfit.workload.families import model_from_config
+from meshfit.workload.families.keys import shown
+from meshfit.workload.hub_cache import cached_config, hub_cache
+from meshfit.workload.model import ModelSpec
+
+
+@cache
+def catalogue() -> Mapping[str, Mapping[str, Any]]:
+    """Lower-case name -> ``config`` (as in config.json) and ``source`` of its figures."""
+    text = resources.files("meshfit.workload").joinpath("models.json").read_text("utf-8")
+    models: dict[str, dict[str, Any]] = json.loads(text)
+    return models
+
+
+def read_model(name_or_path: str, base: Path | None = None) -> ModelSpec:
+    """The model that a person names.
+
+    In this order: a name of the catalogue in any case; a config file or a folder holding
+    ``config.json``, relative to ``base`` (the working folder when None); a repository
+    ``ORG/NAME`` in the local Hub cache.
+
+    Raises:
+        InputError: there is none of these, or its config cannot be right.
+    """
+    name = name_or_path.lower()
+    if name in catalogue():
+        return model_from_config(catalogue()[name]["config"], name)
+    return model_from_config(read_config(_locate(name_or_path, base or Path())), name_or_path)
+
+
+def _locate(name_or_path: str, base: Path) -> Path:
+    if name_or_path.strip():
+        path = base / name_or_path
+        if name_or_path.startswith("~"):
+            path = _expanded(name_or_path)
+        if path_exists(path):
+            return path
+        if (config := cached_config(name_or_path)) is not None:
+            return config
+    nearest = nearest_name(name_or_path.rsplit("/", 1)[-1], catalogue())
+    known = f"did you mean {nearest}?" if nearest else f"catalogue: {', '.join(catalogue())}"
+    raise InputError(
+        f"model {shown(name_or_path)} is no name of the catalogue, no file or folder in"
+        f" {base.absolute()}, and not in the Hub cache {hub_cache()}; {known}"
+    )
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # no such user
+        return Path(path)
