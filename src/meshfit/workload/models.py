@@ -9,7 +9,7 @@ from typing import Any
 
 from meshfit.errors import InputError, nearest_name
 from meshfit.workload.config_file import path_exists, read_config
-from meshfit.workload.families import model_from_config
+from meshfit.workload.families import read_family
 from meshfit.workload.families.keys import shown
 from meshfit.workload.hub_cache import cached_config, hub_cache
 from meshfit.workload.model import ModelSpec
@@ -35,8 +35,8 @@ def read_model(name_or_path: str, base: Path | None = None) -> ModelSpec:
     """
     name = name_or_path.lower()
     if name in catalogue():
-        return model_from_config(catalogue()[name]["config"], name)
-    return model_from_config(read_config(_locate(name_or_path, base or Path())), name_or_path)
+        return read_family(name, catalogue()[name]["config"])
+    return read_family(name_or_path, read_config(_locate(name_or_path, base or Path())))
 
 
 def _locate(name_or_path: str, base: Path) -> Path:

@@ -30,7 +30,7 @@ PRECISIONS: dict[str, PrecisionSpec] = {
     ),
 }
 
-OPTIMIZER_MOMENTS: dict[str, int] = {"adamw": 2, "sgd": 0}
+OPTIMIZER_MOMENTS: dict[OptimizerName, int] = {"adamw": 2, "sgd": 0}
 """Optimizer -> tensors of a parameter's size that it keeps."""
 
 

@@ -2,7 +2,7 @@
 
 To add a family:
 
-1. Write ``families/NAME.py`` with ``read(config, name) -> ModelSpec``. Read every key through
+1. Write ``families/NAME.py`` with ``read(name, config) -> ModelSpec``. Read every key through
    ``families.keys``, with the defaults of the family's config class in transformers. ``decoder``
    holds what Llama-like families share, ``sliding`` the window keys of Qwen.
 2. Add one line to ``FAMILIES`` below.
@@ -18,7 +18,7 @@ from meshfit.workload.families import gpt2, llama, mistral, qwen2, qwen3
 from meshfit.workload.families.keys import shown
 from meshfit.workload.model import ModelSpec
 
-FAMILIES: Mapping[str, Callable[[Mapping[str, Any], str], ModelSpec]] = {
+FAMILIES: Mapping[str, Callable[[str, Mapping[str, Any]], ModelSpec]] = {
     "gpt2": gpt2.read,
     "llama": llama.read,
     "mistral": mistral.read,
@@ -28,14 +28,14 @@ FAMILIES: Mapping[str, Callable[[Mapping[str, Any], str], ModelSpec]] = {
 """``model_type`` -> reader of its configs."""
 
 
-def model_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
+def read_family(name: str, config: Mapping[str, Any]) -> ModelSpec:
     """The model that ``config`` describes; ``name`` is what the person called it.
 
     Raises:
         InputError: the family is not known, or a key of the config cannot be right.
     """
     try:
-        return FAMILIES[_model_type(config)](config, name)
+        return FAMILIES[_model_type(config)](name, config)
     except InputError as error:
         raise InputError(f"model {name}: {error}") from None
 

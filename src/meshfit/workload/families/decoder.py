@@ -102,8 +102,8 @@ def divided_head_dim(hidden_size: int, num_attention_heads: int) -> int:
 
 
 def rotary_decoder(
-    config: Config,
     name: str,
+    config: Config,
     *,
     model_type: str,
     sizes: DecoderSizes,

@@ -26,7 +26,7 @@ _SYNONYMS = {
 """Common name -> GPT-2's own; transformers takes either."""
 
 
-def read(config: Config, name: str) -> ModelSpec:
+def read(name: str, config: Config) -> ModelSpec:
     """The model, with the defaults of transformers' ``GPT2Config``."""
     own = _with_own_names(config)
     if flag(own, "add_cross_attention", False):

@@ -21,7 +21,7 @@ DEFAULTS = DecoderSizes(
 """Of transformers' ``LlamaConfig``."""
 
 
-def read(config: Config, name: str) -> ModelSpec:
+def read(name: str, config: Config) -> ModelSpec:
     """The model. Raises ``InputError`` on a key that ``LlamaConfig`` would not take."""
     sizes = decoder_sizes(config, DEFAULTS)
     divided_head_dim(sizes.hidden_size, sizes.num_attention_heads)  # asked even beside a head_dim
@@ -35,8 +35,8 @@ def read(config: Config, name: str) -> ModelSpec:
         output_bias=attention_bias,
     )
     return rotary_decoder(
-        config,
         name,
+        config,
         model_type="llama",
         sizes=sizes,
         attention=attention,

@@ -25,7 +25,7 @@ DEFAULTS = DecoderSizes(
 """Of transformers' ``MistralConfig``."""
 
 
-def read(config: Config, name: str) -> ModelSpec:
+def read(name: str, config: Config) -> ModelSpec:
     """The model. Raises ``InputError`` on a key that ``MistralConfig`` would not take."""
     sizes = decoder_sizes(config, DEFAULTS)
     attention = grouped_query_attention(
@@ -35,8 +35,8 @@ def read(config: Config, name: str) -> ModelSpec:
     )
     window = optional_whole_number(config, "sliding_window", 4096, maximum=MAX_TOKENS)
     return rotary_decoder(
-        config,
         name,
+        config,
         model_type="mistral",
         sizes=sizes,
         attention=attention,

@@ -21,7 +21,7 @@ DEFAULTS = DecoderSizes(
 """Of transformers' ``Qwen2Config``."""
 
 
-def read(config: Config, name: str) -> ModelSpec:
+def read(name: str, config: Config) -> ModelSpec:
     """The model. Raises ``InputError`` on a key that ``Qwen2Config`` would not take."""
     sizes = decoder_sizes(config, DEFAULTS)
     attention = grouped_query_attention(
@@ -32,8 +32,8 @@ def read(config: Config, name: str) -> ModelSpec:
         qkv_bias=True,
     )
     return rotary_decoder(
-        config,
         name,
+        config,
         model_type="qwen2",
         sizes=sizes,
         attention=attention,

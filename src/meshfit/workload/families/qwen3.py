@@ -21,7 +21,7 @@ DEFAULTS = DecoderSizes(
 """Of transformers' ``Qwen3Config``."""
 
 
-def read(config: Config, name: str) -> ModelSpec:
+def read(name: str, config: Config) -> ModelSpec:
     """The model. Raises ``InputError`` on a key that ``Qwen3Config`` would not take."""
     sizes = decoder_sizes(config, DEFAULTS)
     attention_bias = flag(config, "attention_bias", False)
@@ -35,8 +35,8 @@ def read(config: Config, name: str) -> ModelSpec:
         qk_norm=True,
     )
     return rotary_decoder(
-        config,
         name,
+        config,
         model_type="qwen3",
         sizes=sizes,
         attention=attention,
