@@ -25,6 +25,7 @@ class RunSpec:
         parity: what a layout is compared with; ``auto`` takes one process where it can hold the
             model, else the model cut to few layers.
         deadline_s: wall clock of one launch; hang_s: silence of all ranks before it counts as hung.
+        port: fixed rendezvous port; None takes a free one for each launch.
         budget_device_s: accelerator-seconds (ranks x wall clock) after which no launch is started.
     """
 
@@ -36,6 +37,7 @@ class RunSpec:
     deadline_s: float = 900.0
     hang_s: float = 180.0
     threads_per_rank: int = 1
+    port: int | None = None
     budget_device_s: float | None = None
 
 

@@ -1,0 +1,41 @@
+# The two commands of the README, each with all its set-up: `make fit` and `make test`.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: fit test lint types contracts spelling docs bench clean
+
+fit: $(READY)
+	$(BIN)/meshfit fit examples/tiny-llama
+
+test: lint types contracts spelling
+	$(BIN)/pytest
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+contracts: $(READY)
+	$(BIN)/lint-imports
+
+spelling: $(READY)
+	$(BIN)/codespell src tests docs examples benchmarks README.md CHANGELOG.md
+
+bench: $(READY)
+	$(BIN)/python benchmarks/tier1.py
+
+# torch goes in through constraints.txt, before anything that would pull a CUDA build of its own.
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "needs $(PYTHON) on the PATH (set PYTHON=...)"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[run,report,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) meshfit-runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,32 @@
+"""``meshfit check``."""
+
+from typing import Annotated
+
+import typer
+
+from meshfit.cli.jobs import JobPath, LayoutText
+from meshfit.cli.output import AsJson, print_json, stdout
+from meshfit.errors import InputError
+from meshfit.funnel.checking import EXIT_CODES, check_document
+from meshfit.job.read import read_job
+from meshfit.report.tables import check_view
+
+
+def check(
+    job: JobPath,
+    layout: LayoutText = None,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Show the ranks and hosts of every axis's groups.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """One given layout: is it legal, does it fit, with what margin? All broken rules at once."""
+    read = read_job(job, layout=layout)
+    if read.layout is None:
+        raise InputError("no layout to check: give `layout:` in the job or --layout tp=4,pp=2")
+    document = check_document(read, read.layout)
+    if as_json:
+        print_json(document)
+    else:
+        stdout.print(check_view(document, groups=groups))
+    raise typer.Exit(EXIT_CODES[document["verdict"]])

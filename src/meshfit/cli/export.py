@@ -1,0 +1,37 @@
+"""``meshfit export``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshfit.cli.jobs import JobPath, LayoutText
+from meshfit.cli.output import stdout
+from meshfit.errors import InputError, nearest_name
+from meshfit.funnel.checking import require_legal
+from meshfit.funnel.handover import export_layout
+from meshfit.job.read import read_job
+
+ENGINES = ("torchrun",)
+
+
+def export(
+    job: JobPath,
+    to: Annotated[
+        str, typer.Option("--to", help="torchrun: a plain PyTorch script without meshfit.")
+    ] = "torchrun",
+    layout: LayoutText = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write into.")] = Path("export"),
+) -> None:
+    """Write launch files for a layout (the job's, or --layout)."""
+    if to not in ENGINES:
+        nearest = nearest_name(to, ENGINES) or ENGINES[0]
+        raise InputError(
+            f"--to {to!r}: this version exports to {', '.join(ENGINES)}; try {nearest}"
+        )
+    read = read_job(job, layout=layout)
+    if read.layout is None:
+        raise InputError("no layout to export: give `layout:` in the job or --layout tp=4,pp=2")
+    require_legal(read, read.layout)
+    for path in export_layout(read, read.layout, out):
+        stdout.print(str(path), highlight=False, soft_wrap=True)

@@ -1,0 +1,47 @@
+"""``meshfit fit`` and ``meshfit run``."""
+
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+
+from meshfit.cli.jobs import JobPath, LayoutText, OutFolder
+from meshfit.cli.output import AsJson, print_json, stderr, stdout
+from meshfit.funnel.fit import FitEnd
+from meshfit.job.read import read_job
+
+FAILED = 3
+
+
+def fit(job: JobPath, out: OutFolder = None, as_json: AsJson = False) -> None:
+    """The whole funnel: plan, really run a shortlist with loss parity, name one winner. Resumable."""
+    from meshfit.funnel.fit import fit as run_fit
+
+    _conclude(run_fit(read_job(job), out=out, console=stderr), as_json)
+
+
+def run(
+    job: JobPath, layout: LayoutText = None, out: OutFolder = None, as_json: AsJson = False
+) -> None:
+    """Really run one layout (the job's, or --layout), with loss parity."""
+    from meshfit.funnel.fit import run_one
+
+    _conclude(run_one(read_job(job, layout=layout), out=out, console=stderr), as_json)
+
+
+def _conclude(end: FitEnd, as_json: bool) -> None:
+    if as_json:
+        print_json(end.document)
+    else:
+        from meshfit.report.tables import fit_view
+
+        stdout.print(fit_view(end.document))
+        stdout.print(f"\nreport   {_shown(end.folder.page)}", highlight=False)
+        if end.choice.winner is not None:
+            stdout.print(f"launch   {_shown(end.folder.export / 'launch.sh')}", highlight=False)
+    if end.choice.winner is None:
+        raise typer.Exit(FAILED)
+
+
+def _shown(path: Path) -> str:
+    return escape(str(path))

@@ -1,0 +1,68 @@
+"""The command line: one subcommand a stage. Exit codes are those of ``meshfit.errors``."""
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import typer
+from rich.markup import escape
+
+from meshfit import __version__
+from meshfit.cli import check, export, fit, init, model, plan, report, topo
+from meshfit.cli.output import stderr
+from meshfit.errors import MeshfitError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="meshfit",
+    help="Choose a parallel layout for training a large language model: plan, run, measure, prove.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(fit.fit)
+app.command()(fit.run)
+app.command()(plan.plan)
+app.command()(check.check)
+app.command()(model.model)
+app.command()(topo.topo)
+app.command()(topo.catalogue)
+app.command()(report.report)
+app.command()(export.export)
+app.command()(init.init)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> NoReturn:
+    """Runs the command line; a person's mistake is one message, never a traceback."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app(standalone_mode=True)
+    except MeshfitError as error:
+        stderr.print(
+            f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True
+        )
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        stderr.print("interrupted; what had finished is kept, the same command resumes")
+        sys.exit(INTERRUPTED)
+    sys.exit(0)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    """SIGTERM ends a command as cleanly as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

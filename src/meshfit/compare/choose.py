@@ -1,0 +1,149 @@
+"""One winner among measured layouts, ties called ties, and why each of the others lost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshfit.compare.candidate import MeasuredCandidate
+from meshfit.units import format_bytes, format_duration, format_percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The winner (None when no layout qualifies), the layouts it ties with, and the reasons.
+
+    ``reason`` is for the whole comparison; ``reasons`` has one sentence a layout, by label.
+    """
+
+    winner: MeasuredCandidate | None
+    tied: tuple[MeasuredCandidate, ...]
+    reason: str
+    reasons: dict[str, str]
+
+
+def choose(
+    candidates: Sequence[MeasuredCandidate], *, capacity_bytes: int, headroom_fraction: float
+) -> Choice:
+    """The layout with the best measured useful throughput among those proven and within memory.
+
+    A layout qualifies when every launch ended well, its parity holds and its measured peak leaves
+    ``headroom_fraction`` of ``capacity_bytes`` free. Layouts whose median step cannot be told from
+    the fastest one's are tied with it; the tied one with the lowest memory peak is named.
+    """
+    allowed_bytes = (1 - headroom_fraction) * capacity_bytes
+    reasons = {
+        c.layout.label: _disqualified(c, allowed_bytes, headroom_fraction) for c in candidates
+    }
+    qualified = [c for c in candidates if not reasons[c.layout.label]]
+    if not qualified:
+        return Choice(winner=None, tied=(), reason=_no_winner(candidates, reasons), reasons=reasons)
+    ranked = sorted(qualified, key=_median)
+    fastest = ranked[0]
+    tied = [
+        c for c in ranked if _median(c) - c.step_noise_s <= _median(fastest) + fastest.step_noise_s
+    ]
+    winner = min(tied, key=lambda c: (_peak(c), _median(c)))
+    others = tuple(c for c in tied if c is not winner)
+    for candidate in ranked:
+        reasons[candidate.layout.label] = _standing(candidate, winner, others)
+    return Choice(
+        winner=winner, tied=others, reason=_reason(winner, others, ranked), reasons=reasons
+    )
+
+
+def _disqualified(candidate: MeasuredCandidate, allowed_bytes: float, headroom: float) -> str:
+    """Why a layout cannot win, empty when it can."""
+    if candidate.outcome != "ok":
+        why = candidate.failure.message if candidate.failure else ""
+        if candidate.outcome == "parity_failed" and candidate.parity is not None:
+            why = candidate.parity.message
+        return f"{candidate.outcome.replace('_', ' ')}: {why}".removesuffix(": ")
+    if candidate.parity is None:
+        return "its loss was not compared with a reference"
+    if not candidate.parity.ok:
+        return f"parity failed: {candidate.parity.message}"
+    if not candidate.step_s or candidate.memory is None:
+        return "no step was timed"
+    if _peak(candidate) > allowed_bytes:
+        return (
+            f"its peak of {format_bytes(_peak(candidate))} leaves less than the asked "
+            f"{format_percent(headroom)} headroom (at most {format_bytes(allowed_bytes)})"
+        )
+    return ""
+
+
+def _standing(
+    candidate: MeasuredCandidate, winner: MeasuredCandidate, tied: tuple[MeasuredCandidate, ...]
+) -> str:
+    if candidate is winner:
+        return "winner" if not tied else "winner of a tie: the lowest memory peak of those tied"
+    gap = _median(candidate) / _median(winner) - 1
+    if candidate in tied:
+        return f"tied with the winner: {abs(gap):.1%} {'slower' if gap > 0 else 'faster'}, within noise"
+    return f"{gap:.1%} slower a step than the winner{_why_slower(candidate, winner)}"
+
+
+def _why_slower(candidate: MeasuredCandidate, winner: MeasuredCandidate) -> str:
+    """The term in which its prediction is worst against the winner's; empty without predictions."""
+    if candidate.predicted is None or winner.predicted is None:
+        return ""
+    own, best = candidate.predicted.time.as_json(), winner.predicted.time.as_json()
+    excess = {
+        term: (seconds or 0.0) - (best.get(term) or 0.0)
+        for term, seconds in own.items()
+        if term != "step"
+    }
+    term = max(excess, key=lambda name: excess[name], default=None)
+    if term is None or excess[term] <= 0:
+        return ""
+    return f"; by prediction it loses most in {term_in_words(term)}"
+
+
+def _reason(
+    winner: MeasuredCandidate,
+    tied: tuple[MeasuredCandidate, ...],
+    ranked: Sequence[MeasuredCandidate],
+) -> str:
+    speed = (
+        f"{winner.layout.label} has the best measured useful throughput: "
+        f"{winner.tokens_per_s:,.0f} tokens/s ({format_duration(_median(winner))} a step)"
+    )
+    if tied:
+        names = ", ".join(c.layout.label for c in tied)
+        speed = (
+            f"{winner.layout.label} ties with {names} inside the noise of the measurement "
+            f"({winner.tokens_per_s:,.0f} tokens/s) and has the lowest memory peak of them"
+        )
+    binding = ""
+    if winner.predicted is not None:
+        binding = f" What binds it is {term_in_words(winner.predicted.binding)} (by prediction)."
+    second = next((c for c in ranked if c is not winner and c not in tied), None)
+    lost = ""
+    if second is not None:
+        lost = f" {second.layout.label} comes next, {_standing(second, winner, tied)}."
+    return f"{speed}.{binding}{lost}"
+
+
+def _no_winner(candidates: Sequence[MeasuredCandidate], reasons: dict[str, str]) -> str:
+    if not candidates:
+        return "no layout was run"
+    return "no layout qualifies: " + "; ".join(
+        f"{c.layout.label}: {reasons[c.layout.label]}" for c in candidates
+    )
+
+
+def term_in_words(term: str) -> str:
+    """``exposed.all_gather.dp_shard`` as ``exposed all-gather over dp_shard``."""
+    if not term.startswith("exposed."):
+        return term.replace("_", " ")
+    _, collective, axis = term.split(".")
+    return f"exposed {collective.replace('_', '-')} over {axis}"
+
+
+def _median(candidate: MeasuredCandidate) -> float:
+    assert candidate.step_time_s is not None
+    return candidate.step_time_s
+
+
+def _peak(candidate: MeasuredCandidate) -> int:
+    assert candidate.memory is not None
+    return candidate.memory.total

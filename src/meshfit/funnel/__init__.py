@@ -1,0 +1,1 @@
+"""The funnel: from a job to ranked layouts (plan), one verdict (check) and a proven winner (fit)."""

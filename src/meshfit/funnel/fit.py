@@ -1,0 +1,248 @@
+"""``meshfit fit`` and ``meshfit run``: plan, shortlist, run for real, compare, name one winner."""
+
+import hashlib
+import importlib.util
+import json
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from meshfit import __version__
+from meshfit.compare.candidate import MeasuredCandidate, measured_candidate
+from meshfit.compare.choose import Choice, choose
+from meshfit.errors import InputError, NothingFitsError
+from meshfit.funnel.checking import require_legal
+from meshfit.funnel.documents import fit_document, plan_document
+from meshfit.funnel.folder import RunFolder
+from meshfit.funnel.handover import export_winner
+from meshfit.funnel.planning import Plan, estimate_candidates, make_plan
+from meshfit.funnel.progress import Progress
+from meshfit.funnel.proof import plan_proof
+from meshfit.funnel.shortlist import shortlist
+from meshfit.funnel.sweep import SweepEnd, run_sweep
+from meshfit.funnel.tasks import Task, TaskList
+from meshfit.job.spec import Job
+from meshfit.launch.orphans import end_orphans
+from meshfit.mesh.candidates import Candidates
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.record.files import read_sweep_plan, write_json_atomically
+from meshfit.record.lock import folder_lock
+from meshfit.record.schema import PlannedLayout, SweepPlan
+from meshfit.report.documents import FitDocument
+from meshfit.report.page import render_page
+from meshfit.units import format_bytes, format_count, format_duration
+from meshfit.workload.corpus import open_corpus
+
+START_UP_S = 20.0
+"""Guess of what one launch takes before its first step, for the announcement of the cost."""
+
+
+LayoutChooser = Callable[[], tuple[list[LayoutSpec], Mapping[str, Any]]]
+"""Gives the layouts to run and the plan document they came from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitEnd:
+    """The comparison as a document (``fit --json``) and where its files are."""
+
+    document: FitDocument
+    folder: RunFolder
+    choice: Choice
+
+
+def fit(job: Job, *, out: Path | None, console: Console) -> FitEnd:
+    """The whole funnel for ``job``; resumes a sweep of the same plan that is in its folder.
+
+    Raises:
+        InputError: the job can't be run here, or the folder holds another plan.
+        NothingFitsError: no legal layout fits the memory.
+        RunError: what every launch rests on failed.
+    """
+    return _sweep(job, lambda: _shortlisted(job), out=out, console=console)
+
+
+def run_one(job: Job, *, out: Path | None, console: Console) -> FitEnd:
+    """``job.layout`` alone, run and proved like a candidate of a sweep.
+
+    Raises:
+        InputError: the job names no layout, or an illegal one.
+        RunError: what the launch rests on failed.
+    """
+    layout = job.layout
+    if layout is None:
+        raise InputError("no layout to run: give `layout:` in the job or --layout tp=4,pp=2")
+    require_legal(job, layout)
+    return _sweep(job, lambda: ([layout], {}), out=out, console=console)
+
+
+def plan_hash(job: Job) -> str:
+    """Identity of everything that decides a sweep's result; equal hashes may share rows."""
+    weights = (
+        sorted((p.name, p.stat().st_size) for p in job.weights.iterdir()) if job.weights else []
+    )
+    what = [job.identity, dict(job.model.config), weights, job.profile.name, __version__]
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _sweep(
+    job: Job, choose_layouts: LayoutChooser, *, out: Path | None, console: Console
+) -> FitEnd:
+    _require_runnable(job)
+    key = plan_hash(job)
+    folder = RunFolder(out or Path("meshfit-runs") / f"{job.name}-{key[:8]}")
+    with folder_lock(folder.root):
+        for ended in end_orphans(folder.root):
+            console.print(f"ended a process left over from an earlier run: {ended}")
+        plan = _plan_of(job, key, folder, choose_layouts)
+        tasks = list(TaskList(job, plan, folder))
+        _announce(job, plan, tasks, console)
+        end = run_sweep(tasks, run=job.run, folder=folder, progress=Progress(console))
+        return _conclude(job, plan, end, folder)
+
+
+def _require_runnable(job: Job) -> None:
+    """What can be known to fail before anything is started.
+
+    Raises:
+        InputError: with what would work.
+    """
+    if not job.topology.is_here:
+        raise InputError(
+            f"real runs need the job's cluster to be this machine, but it is "
+            f"{job.topology.num_accelerators} x {job.topology.accelerator.name}: `meshfit plan` "
+            f"works for any cluster; for a run set `cluster: here`"
+        )
+    missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
+    if missing:
+        raise InputError(f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'")
+    if job.run.port is not None:
+        _require_free_port(job.run.port)
+    open_corpus(
+        job.training.data,
+        vocab_size=job.model.vocab_size,
+        sequence_length=job.training.sequence_length,
+        global_batch_size=job.training.global_batch_size,
+    )
+
+
+def _require_free_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("localhost", port))
+        except OSError as error:
+            raise InputError(
+                f"run.port {port} cannot be used ({error.strerror}): choose another one, or leave "
+                f"run.port out to take a free one for each launch"
+            ) from None
+
+
+def _shortlisted(job: Job) -> tuple[list[LayoutSpec], Mapping[str, Any]]:
+    """The layouts to run, the baseline first, and the plan they came from as a document."""
+    plan = make_plan(job)
+    chosen = [plan.layout(index) for index in shortlist(plan, job.run.shortlist)]
+    if not chosen:
+        raise NothingFitsError(_nothing_fits(plan))
+    if job.baseline is not None:
+        require_legal(job, job.baseline)
+        chosen = [job.baseline, *(layout for layout in chosen if layout != job.baseline)]
+    return chosen, plan_document(plan)
+
+
+def _nothing_fits(plan: Plan) -> str:
+    best = int(plan.order[0])
+    needed_bytes = plan.estimates.prediction(best).memory_total.middle
+    capacity_bytes = plan.job.topology.accelerator.memory_bytes
+    return (
+        f"none of {len(plan)} legal layouts fits: {plan.layout(best).label} needs "
+        f"{format_bytes(needed_bytes)} of {format_bytes(capacity_bytes)}; more ranks, a smaller "
+        f"micro-batch, recompute or a shorter sequence need less"
+    )
+
+
+def _plan_of(job: Job, key: str, folder: RunFolder, choose_layouts: LayoutChooser) -> SweepPlan:
+    """The plan in ``folder`` when it is of the same job, else a new one, written at once."""
+    if folder.plan.exists():
+        plan = read_sweep_plan(folder.plan)
+        if plan.plan_hash != key:
+            raise InputError(
+                f"{folder.root} holds the results of another job or version (plan "
+                f"{plan.plan_hash[:8]}, this one is {key[:8]}): choose another --out"
+            )
+        return plan
+    layouts, document = choose_layouts()
+    proof = plan_proof(job, layouts)
+    estimates, _ = estimate_candidates(job, Candidates.from_layouts(layouts))
+    plan = SweepPlan(
+        plan_hash=key,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        layouts=tuple(
+            PlannedLayout(layout=layout, prediction=estimates.prediction(index))
+            for index, layout in enumerate(layouts)
+        ),
+        baseline=job.baseline.label if job.baseline else None,
+        parity_kind=proof.kind,
+        parity_layout=proof.layout,
+        parity_config=proof.config,
+        parity_steps=proof.steps,
+        capacity_bytes=job.topology.accelerator.memory_bytes,
+        document=dict(document),
+    )
+    write_json_atomically(folder.plan, plan)
+    return plan
+
+
+def _announce(job: Job, plan: SweepPlan, tasks: Sequence[Task], console: Console) -> None:
+    """Prints what the sweep will cost before it costs it."""
+    world = job.topology.num_accelerators
+    unit = "GPU" if job.topology.accelerator.device_type == "cuda" else "rank"
+    expected = {p.layout.label: p.prediction.step_time.middle for p in plan.layouts}
+    seconds = sum(
+        START_UP_S + task.request.steps * expected.get(task.request.candidate, 0.0)
+        for task in tasks
+    )
+    console.print(
+        f"{len(plan.layouts)} layouts x {job.run.repeats} repeats on {world} ranks: "
+        f"{len(tasks)} launches, about {format_duration(seconds)} "
+        f"({format_count(seconds * world / 3600)} {unit}-h) if predictions hold and each takes "
+        f"{START_UP_S:.0f} s to start",
+        highlight=False,
+    )
+
+
+def _conclude(job: Job, plan: SweepPlan, end: SweepEnd, folder: RunFolder) -> FitEnd:
+    """Compares what ran and writes the document, the page and the winner's launch files."""
+    candidates = _measured(job, plan, end)
+    choice = choose(
+        candidates,
+        capacity_bytes=plan.capacity_bytes,
+        headroom_fraction=job.headroom_fraction,
+    )
+    document = fit_document(job, plan, end, candidates, choice)
+    write_json_atomically(folder.document, document)
+    folder.page.write_text(render_page(document), encoding="utf-8")
+    if choice.winner is not None:
+        export_winner(job, choice.winner, folder)
+    return FitEnd(document=document, folder=folder, choice=choice)
+
+
+def _measured(job: Job, plan: SweepPlan, end: SweepEnd) -> list[MeasuredCandidate]:
+    """One row a layout that was launched, in plan order."""
+    rows_of = {
+        planned.layout.label: [
+            row
+            for row in end.records
+            if row.candidate == planned.layout.label and row.purpose in ("measure", "parity")
+        ]
+        for planned in plan.layouts
+    }
+    return [
+        measured_candidate(rows, warmup_steps=job.run.warmup_steps)
+        for rows in rows_of.values()
+        if rows
+    ]

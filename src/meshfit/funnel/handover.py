@@ -1,0 +1,47 @@
+"""The winner, or any legal layout, as files that start without meshfit."""
+
+from pathlib import Path
+
+from meshfit.breakdown import Prediction
+from meshfit.compare.candidate import MeasuredCandidate
+from meshfit.engines.native.files import export
+from meshfit.funnel.folder import RunFolder
+from meshfit.funnel.planning import estimate_candidates
+from meshfit.job.spec import Job
+from meshfit.mesh.candidates import Candidates
+from meshfit.mesh.spec import LayoutSpec
+
+
+def export_layout(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
+    """Writes the launch files of ``layout``, with the prediction they rest on."""
+    estimates, _ = estimate_candidates(job, Candidates.from_layouts([layout]))
+    weights = str(job.weights) if job.weights else None
+    return _write(job, layout, estimates.prediction(0), weights, folder)
+
+
+def export_winner(job: Job, winner: MeasuredCandidate, folder: RunFolder) -> list[Path]:
+    """Writes the winner's launch files beside its run, from the same initial weights."""
+    weights = str(job.weights or (folder.weights("full") / "weights").resolve())
+    return _write(job, winner.layout, winner.predicted, weights, folder.export)
+
+
+def _write(
+    job: Job, layout: LayoutSpec, prediction: Prediction | None, weights: str | None, folder: Path
+) -> list[Path]:
+    files = export(
+        layout,
+        job.model.config,
+        job.training,
+        weights=weights,
+        steps=job.run.steps,
+        prediction=prediction,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, text in files.items():
+        path = folder / name
+        path.write_text(text, encoding="utf-8")
+        if name.endswith(".sh"):
+            path.chmod(0o755)
+        paths.append(path)
+    return paths

@@ -1,0 +1,93 @@
+"""Tiers 0 and 1: every legal layout, estimated and ranked."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.errors import InputError
+from meshfit.job.spec import Job
+from meshfit.mesh.candidates import Candidates
+from meshfit.mesh.generate import Generated, generate
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.estimate import Estimates, estimate
+from meshfit.predict.verdict import DOES_NOT_FIT, VERDICTS, verdict_codes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The space of one job.
+
+    ``verdicts`` holds indices into ``VERDICTS``; ``order`` ranks candidates, the best first:
+    those that fit before the tight ones before the rest, each by predicted tokens per second.
+    """
+
+    job: Job
+    generated: Generated
+    estimates: Estimates
+    verdicts: NDArray[np.int8]
+    order: NDArray[np.int64]
+    seconds_by_tier: dict[str, float]
+
+    def __len__(self) -> int:
+        return len(self.generated.candidates)
+
+    def layout(self, index: int) -> LayoutSpec:
+        return self.generated.candidates.layout(index)
+
+    def verdict(self, index: int) -> str:
+        return VERDICTS[self.verdicts[index]]
+
+    def fitting_order(self) -> NDArray[np.int64]:
+        """``order`` without the layouts that do not fit."""
+        return self.order[self.verdicts[self.order] != DOES_NOT_FIT]
+
+
+def make_plan(job: Job) -> Plan:
+    """The legal space of ``job``, estimated and ranked.
+
+    Raises:
+        InputError: no mesh is legal; the message counts the rules that rejected.
+    """
+    started = time.perf_counter()
+    generated = generate(job.model, job.training, job.topology, job.profile, job.search)
+    generated_at = time.perf_counter()
+    if not len(generated.candidates):
+        raise InputError(_nothing_legal(job, generated))
+    estimates, verdicts = estimate_candidates(job, generated.candidates)
+    order = np.lexsort((-estimates.tokens_per_s, verdicts))
+    return Plan(
+        job=job,
+        generated=generated,
+        estimates=estimates,
+        verdicts=verdicts,
+        order=order,
+        seconds_by_tier={
+            "rules": generated_at - started,
+            "estimate": time.perf_counter() - generated_at,
+        },
+    )
+
+
+def estimate_candidates(job: Job, candidates: Candidates) -> tuple[Estimates, NDArray[np.int8]]:
+    """Estimates of given layouts of a job, and their memory verdicts."""
+    estimates = estimate(job.model, job.training, job.topology, candidates, job.profile)
+    verdicts = verdict_codes(
+        middle_bytes=estimates.memory_middle_bytes,
+        high_bytes=estimates.memory_high_bytes,
+        capacity_bytes=job.topology.accelerator.memory_bytes,
+        headroom_fraction=job.headroom_fraction,
+    )
+    return estimates, verdicts
+
+
+def _nothing_legal(job: Job, generated: Generated) -> str:
+    world = job.topology.num_accelerators
+    reasons = sorted(generated.rejected.items(), key=lambda item: -item[1])
+    listed = ", ".join(f"{rule} ({count})" for rule, count in reasons[:6])
+    return (
+        f"no legal layout of {job.model.name} on {world} accelerators "
+        f"({generated.considered} considered). Rules that rejected: {listed}. "
+        f"Widen `search`, change the world size, or ask `meshfit check` about one layout"
+    )

@@ -1,0 +1,149 @@
+"""Tier 4: runs what is left of a sweep, one launch after another, and keeps a row of each.
+
+Whatever becomes of a launch is a row, never an exception. Only the launches every other one rests
+on (weights, reference) end the sweep when they fail.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from meshfit.compare.parity import judge
+from meshfit.errors import RunError
+from meshfit.funnel.folder import RunFolder
+from meshfit.funnel.progress import Progress
+from meshfit.funnel.tasks import CANDIDATE_PURPOSES, Task, TaskKey, key_of
+from meshfit.job.spec import RunSpec
+from meshfit.launch.supervise import launch
+from meshfit.record.files import RESULT_NAME, read_result
+from meshfit.record.schema import Parity, ParityKind, Purpose, Record, RunResult
+from meshfit.record.store import RecordStore
+
+Rows = Mapping[TaskKey, Record]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepEnd:
+    """How a sweep ended: every row of its plan, and launches the budget left undone."""
+
+    records: tuple[Record, ...]
+    not_run: tuple[str, ...]
+
+
+def run_sweep(
+    tasks: Sequence[Task], *, run: RunSpec, folder: RunFolder, progress: Progress
+) -> SweepEnd:
+    """Runs every task that has no row yet; resumes where an earlier process stopped.
+
+    A layout whose launch failed is not launched again: its row is the result.
+
+    Raises:
+        RunError: the weights or the reference could not be made.
+        KeyboardInterrupt: passed on after the launch in progress has been ended; it leaves no row.
+    """
+    store = RecordStore(folder.root)
+    rows = {key_of(row): row for row in store.records(tasks[0].request.plan_hash)}
+    not_run = []
+    with progress.watching(tasks, rows):
+        for task in tasks:
+            if task.key in rows or _has_failed(task, rows.values()):
+                continue
+            if task.is_candidate and _is_spent(rows.values(), run.budget_device_s):
+                not_run.append(task.title)
+                continue
+            row = _run(task, run, folder, rows, progress)
+            store.append(row)
+            rows[task.key] = row
+            progress.finish(task, row)
+            if not task.is_candidate and row.outcome != "ok":
+                raise RunError(_broken_ground(task, row, folder))
+    return SweepEnd(records=tuple(rows.values()), not_run=tuple(not_run))
+
+
+def device_seconds(rows: Iterable[Record]) -> float:
+    """Rank-seconds that launches took: ranks times wall clock."""
+    return sum(row.seconds * row.layout.world_size for row in rows)
+
+
+def _has_failed(task: Task, rows: Iterable[Record]) -> bool:
+    """Whether an earlier launch of the task's layout did not end well."""
+    return task.is_candidate and any(
+        row.candidate == task.request.candidate and row.outcome != "ok"
+        for row in rows
+        if row.purpose in CANDIDATE_PURPOSES
+    )
+
+
+def _is_spent(rows: Iterable[Record], budget_device_s: float | None) -> bool:
+    return budget_device_s is not None and device_seconds(rows) >= budget_device_s
+
+
+def _run(task: Task, run: RunSpec, folder: RunFolder, rows: Rows, progress: Progress) -> Record:
+    """Launches ``task`` and says what became of it."""
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    started = time.monotonic()
+    progress.start(task)
+    ended = launch(
+        task.request,
+        task.folder,
+        deadline_s=run.deadline_s,
+        hang_s=run.hang_s,
+        port=run.port,
+        on_progress=progress.update,
+    )
+    result = read_result(task.folder / RESULT_NAME) if ended.outcome == "ok" else None
+    parity = _judge(task, result, rows) if result and task.is_candidate else None
+    return Record(
+        plan_hash=task.request.plan_hash,
+        candidate=task.request.candidate,
+        repeat=task.request.repeat,
+        purpose=task.request.purpose,
+        layout=task.request.layout,
+        outcome="parity_failed" if parity and not parity.ok else ended.outcome,
+        started_at=started_at,
+        seconds=time.monotonic() - started,
+        result=result,
+        parity=parity,
+        failure=ended.failure,
+        prediction=task.request.prediction,
+        folder=folder.relative(task.folder),
+    )
+
+
+def _judge(task: Task, result: RunResult, rows: Rows) -> Parity | None:
+    """The verdict on one finished launch; None for the plain layout others are compared with."""
+    reference, kind = _reference_of(task, rows)
+    if reference is None:
+        return None
+    return judge(
+        result,
+        reference,
+        layout=task.request.layout,
+        training=task.request.training,
+        kind=kind,
+    )
+
+
+def _reference_of(task: Task, rows: Rows) -> tuple[RunResult | None, ParityKind]:
+    if task.request.reference is not None:
+        kind: ParityKind = "reduced" if task.request.purpose == "parity" else "single_process"
+        return _first_result(rows, "reference"), kind
+    plain = next((row for row in rows.values() if row.purpose == "measure" and row.result), None)
+    if plain is None or plain.candidate == task.request.candidate:
+        return None, "reference"
+    return plain.result, "reference"
+
+
+def _first_result(rows: Rows, purpose: Purpose) -> RunResult | None:
+    results = (row.result for row in rows.values() if row.purpose == purpose)
+    return next((result for result in results if result is not None), None)
+
+
+def _broken_ground(task: Task, row: Record, folder: RunFolder) -> str:
+    why = row.failure.message if row.failure else row.outcome
+    return (
+        f"{task.title} failed ({row.outcome.replace('_', ' ')}): {why}. "
+        f"Logs are in {folder.root / row.folder}. Nothing can be compared without it; "
+        f"mend the cause and run the same command again"
+    )

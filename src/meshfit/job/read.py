@@ -1,0 +1,253 @@
+"""From a job file to a ``Job``: names resolved, quantities parsed, everything cross-checked."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meshfit.cluster.files import read_topology
+from meshfit.engines import engine_profile
+from meshfit.errors import InputError
+from meshfit.files import read_yaml_mapping, validate
+from meshfit.job.schema import JobFile, LayoutFile, RunFile, SearchFile, WorkloadFile
+from meshfit.job.spec import Job, RunSpec
+from meshfit.mesh.search import SearchSpec
+from meshfit.mesh.spec import LayoutSpec, make_layout
+from meshfit.units import parse_count, parse_duration, parse_fraction
+from meshfit.workload.models import read_model
+from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
+
+HIGHEST_JUDGED_LEARNING_RATE = 1e-3
+"""Loss parity is judged at a small rate: rounding grows with the size of the steps."""
+
+_SCHEDULE_SPELLINGS = {
+    "gpipe": "gpipe",
+    "1f1b": "1f1b",
+    "interleaved1f1b": "interleaved_1f1b",
+    "interleaved": "interleaved_1f1b",
+}
+
+
+def read_job(path: Path, *, layout: str | None = None) -> Job:
+    """The job that ``path`` describes; ``layout`` (``tp=4,pp=2``) overrides keys of its layout.
+
+    Relative paths inside the file count from its folder.
+
+    Raises:
+        InputError: anything wrong in the file or in what it names.
+    """
+    path = path / "job.yaml" if path.is_dir() else path
+    file = validate(JobFile, read_yaml_mapping(path), str(path))
+    base = path.resolve().parent
+    notes: list[str] = []
+    model_path = _existing(base, file.model)
+    given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
+    return Job(
+        name=file.name or (base.name if path.stem == "job" else path.stem),
+        model=read_model(file.model, base),
+        weights=model_path if model_path and _holds_weights(model_path) else None,
+        training=_training(file.workload, base, notes),
+        topology=read_topology(file.cluster, base),
+        profile=engine_profile(_one_engine(file.engine)),
+        layout=make_layout(given) if given or file.layout is not None else None,
+        baseline=_baseline(file.baseline, base),
+        search=_search(file.search),
+        run=_run(file.run),
+        headroom_fraction=parse_fraction(file.search.headroom),
+        identity=_identity(file, layout),
+        notes=tuple(notes),
+    )
+
+
+def parse_layout_text(text: str) -> dict[str, Any]:
+    """The keys of ``tp=4,pp=2,stage_layers=3:5``.
+
+    Raises:
+        InputError: not ``key=value`` pairs, an unknown key, or a value of the wrong kind.
+    """
+    keys: dict[str, Any] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--layout: {pair!r} is not key=value; write it like tp=4,pp=2")
+        keys[key.strip()] = _layout_value(value.strip())
+    return _layout_keys(validate(LayoutFile, keys, "--layout"))
+
+
+def _layout_value(text: str) -> int | bool | str | list[int]:
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if re.fullmatch(r"\d+(:\d+)+", text):
+        return [int(part) for part in text.split(":")]
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _layout_keys(file: LayoutFile | None) -> dict[str, Any]:
+    """Keys that are given, schedules in our spelling."""
+    keys = file.model_dump(exclude_none=True) if file else {}
+    if "schedule" in keys:
+        keys["schedule"] = _schedule(keys["schedule"])
+    return keys
+
+
+def _schedule(text: str) -> str:
+    """``1F1B``, ``GPipe``, ``Interleaved1F1B`` in our spelling; others stay for the rules to refuse."""
+    return _SCHEDULE_SPELLINGS.get(re.sub(r"[^a-z0-9]", "", text.lower()), text)
+
+
+def _baseline(value: str | LayoutFile | None, base: Path) -> LayoutSpec | None:
+    if value is None:
+        return None
+    if isinstance(value, LayoutFile):
+        return make_layout(_layout_keys(value))
+    path = base / value
+    document = read_yaml_mapping(path)
+    block = document.get("layout", document)
+    if not isinstance(block, Mapping):
+        raise InputError(f"{path}: layout must hold keys and values, found {block!r}")
+    return make_layout(_layout_keys(validate(LayoutFile, block, str(path))))
+
+
+def _training(file: WorkloadFile, base: Path, notes: list[str]) -> TrainingSpec:
+    if file.learning_rate > HIGHEST_JUDGED_LEARNING_RATE:
+        raise InputError(
+            f"workload.learning_rate {file.learning_rate:g} is above "
+            f"{HIGHEST_JUDGED_LEARNING_RATE:g}: rounding grows with larger steps, so loss parity "
+            f"could not be judged; a layout's speed and memory do not depend on it"
+        )
+    data = file.data
+    path = data.path
+    if data.source == "text" and path is None:
+        raise InputError("workload.data.path is missing: source text needs a file, folder or glob")
+    if path is not None and not path.startswith(("$", "~", "/")):
+        path = str(base / path)
+    return TrainingSpec(
+        sequence_length=file.sequence_length,
+        global_batch_size=_global_batch(file.global_batch, file.sequence_length, notes),
+        precision=PRECISIONS[file.precision],
+        optimizer=file.optimizer,
+        learning_rate=file.learning_rate,
+        weight_decay=file.weight_decay,
+        max_grad_norm=file.max_grad_norm,
+        data=DataSpec(source=data.source, path=path, seed=data.seed),
+    )
+
+
+def _global_batch(value: str | int, sequence_length: int, notes: list[str]) -> int:
+    """Sequences of one optimizer step, from ``128 sequences``, ``4M tokens`` or a bare number.
+
+    Token counts of the field are often binary (4M for 4,194,304): when the decimal reading is not
+    a whole number of sequences but the binary one is, the binary one is meant, and noted.
+    """
+    text = str(value).strip()
+    number_text, _, unit = text.partition(" ")
+    unit = unit.strip().lower()
+    if unit not in ("", "sequence", "sequences", "tokens", "token"):
+        raise InputError(
+            f"workload.global_batch {text!r}: write it like '128 sequences' or '4M tokens'"
+        )
+    count = parse_count(number_text, "batch")
+    if count <= 0:
+        raise InputError(f"workload.global_batch {text!r} must be greater than 0")
+    if not unit.startswith("token"):
+        return count
+    if count % sequence_length == 0:
+        return count // sequence_length
+    binary = _binary_count(number_text)
+    if binary is not None and binary % sequence_length == 0:
+        sequences = binary // sequence_length
+        notes.append(
+            f"global_batch {text} is read as {binary:,} tokens: {sequences} sequences of "
+            f"{sequence_length}"
+        )
+        return sequences
+    below = count // sequence_length
+    nearest = " or ".join(str(n * sequence_length) for n in (below, below + 1) if n > 0)
+    raise InputError(
+        f"workload.global_batch {text}: {count} tokens are not a whole number of sequences of "
+        f"{sequence_length}; nearest {nearest} tokens"
+    )
+
+
+def _binary_count(text: str) -> int | None:
+    """``4M`` as 4 x 2^20; None without a K, M, B or T."""
+    power = {"K": 10, "M": 20, "B": 30, "T": 40}.get(text[-1:].upper())
+    if power is None:
+        return None
+    count = float(text[:-1]) * 2**power
+    return int(count) if count == int(count) else None
+
+
+def _search(file: SearchFile) -> SearchSpec:
+    bounds = file.model_dump(exclude_none=True, exclude={"headroom"})
+    listed = {key: tuple(v) if isinstance(v, list) else (v,) for key, v in bounds.items()}
+    if "schedule" in listed:
+        listed["schedule"] = tuple(_schedule(text) for text in listed["schedule"])
+    empty = [key for key, values in listed.items() if not values]
+    if empty:
+        raise InputError(f"search.{empty[0]} is an empty list; leave it out to search all values")
+    return SearchSpec(**listed)
+
+
+def _run(file: RunFile) -> RunSpec:
+    if file.warmup >= file.steps:
+        raise InputError(
+            f"run.warmup {file.warmup} leaves no step to measure out of run.steps {file.steps}; "
+            f"steps must be at least {file.warmup + 1}"
+        )
+    return RunSpec(
+        shortlist=file.shortlist,
+        repeats=file.repeats,
+        steps=file.steps,
+        warmup_steps=file.warmup,
+        parity=file.parity,
+        deadline_s=_positive_duration(file.deadline, "run.deadline"),
+        hang_s=_positive_duration(file.hang, "run.hang"),
+        threads_per_rank=file.threads_per_rank,
+        port=file.port,
+        budget_device_s=_device_seconds(file.budget),
+    )
+
+
+def _positive_duration(value: str | float, key: str) -> float:
+    seconds = parse_duration(value)
+    if seconds <= 0:
+        raise InputError(f"{key} {value!r} must be greater than 0")
+    return seconds
+
+
+def _device_seconds(text: str | None) -> float | None:
+    """Accelerator-seconds from ``4 GPU-h`` (``4 rank-h`` on CPU ranks)."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*([0-9.]+)\s*(?:GPU|rank)-(h|min|s)\s*", text, re.IGNORECASE)
+    if match is None or float(match.group(1)) <= 0:
+        raise InputError(f"run.budget {text!r}: write it like '4 GPU-h' or '30 rank-min'")
+    return float(match.group(1)) * {"h": 3600, "min": 60, "s": 1}[match.group(2).lower()]
+
+
+def _one_engine(value: str | list[str]) -> str:
+    if isinstance(value, str):
+        return value
+    if len(value) != 1:
+        raise InputError(
+            f"engine {value!r}: this version plans for one engine; write engine: native"
+        )
+    return value[0]
+
+
+def _existing(base: Path, name: str) -> Path | None:
+    path = base / name
+    return path if path.is_dir() else None
+
+
+def _holds_weights(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors"))
+
+
+def _identity(file: JobFile, layout: str | None) -> str:
+    """Hash of the file's meaning (comments and order of keys left out)."""
+    document = file.model_dump(mode="json") | {"layout_override": layout}
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
