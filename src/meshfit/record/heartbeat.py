@@ -23,6 +23,9 @@ HEARTBEAT_FOLDER = "heartbeats"
 STARTUP_PHASES = ("import", "init")
 """Phases before a rank has met the others: a failure in them is one of launching."""
 
+FINISHED_PHASE = "end"
+"""Phase of a rank that has nothing left to do."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:

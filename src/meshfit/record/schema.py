@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from meshfit.breakdown import MemoryBreakdown, Prediction
+from meshfit.cluster.topology import DeviceType
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.workload.training import TrainingSpec
 
@@ -54,7 +55,7 @@ class RunRequest:
     weights: str
     layout: LayoutSpec
     training: TrainingSpec
-    device_type: Literal["cpu", "cuda"]
+    device_type: DeviceType
     steps: int
     warmup_steps: int
     judged_steps: int = 5
@@ -139,6 +140,7 @@ class Failure:
     message: str
     rank: int | None = None
     phase: str | None = None
+    step: int | None = None
     signal: int | None = None
     exit_code: int | None = None
 

@@ -1,0 +1,41 @@
+"""Cleaning up after a supervisor that was killed."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshfit.launch.folder import PROCESSES_NAME
+from meshfit.launch.processes import end, read_processes
+
+_GRACE_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndedOrphans:
+    """The launch folder they belonged to, and their pids."""
+
+    folder: Path
+    pids: tuple[int, ...]
+
+
+def end_orphans(run_folder: Path) -> list[EndedOrphans]:
+    """Ends what launches of earlier sweeps left running anywhere below ``run_folder``.
+
+    Called by the holder of the folder's lock, so that no recorded launch can be a living sweep's.
+    A process that merely has a recorded pid is told apart by its creation time and environment,
+    and left alone.
+
+    Returns:
+        One entry a launch that had processes left.
+    """
+    ended = []
+    for path in sorted(run_folder.rglob(PROCESSES_NAME)):
+        launch = read_processes(path)
+        pids = end(launch, grace_s=_GRACE_S) if launch else []
+        if pids:
+            _log.warning("%s: ended processes %s of a killed sweep", path.parent, pids)
+            ended.append(EndedOrphans(folder=path.parent, pids=tuple(pids)))
+        path.unlink()
+    return ended

@@ -1,0 +1,193 @@
+"""Running one candidate: start torchrun, watch it, end it, say how it ended."""
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshfit.launch.agent import agent_command
+from meshfit.launch.evidence import Evidence, Stop, count_oom_kills, gather
+from meshfit.launch.folder import LaunchFolder, start_empty
+from meshfit.launch.orphans import end_orphans
+from meshfit.launch.outcome import classify
+from meshfit.launch.processes import LaunchProcesses, end, running, write_processes
+from meshfit.launch.progress import ProgressWatch
+from meshfit.record.files import write_json_atomically, write_request
+from meshfit.record.heartbeat import Heartbeat, read_heartbeats
+from meshfit.record.schema import SCHEMA_VERSION, Failure, Outcome, RunRequest, RunResult
+from meshfit.record.variables import CANDIDATE_VARIABLE, LAUNCH_VARIABLE
+
+OnProgress = Callable[[Mapping[int, Heartbeat]], None]
+
+_POLL_S = 0.2
+_GRACE_S = 5.0
+_STACK_PATIENCE_S = 0.5
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOutcome:
+    """How one launch ended: a ``failure`` unless the outcome is ok, a ``result`` if it is."""
+
+    outcome: Outcome
+    failure: Failure | None
+    seconds: float
+    result: RunResult | None = None
+
+
+def launch(
+    request: RunRequest,
+    folder: Path,
+    *,
+    deadline_s: float,
+    hang_s: float,
+    on_progress: OnProgress | None = None,
+    module: str = "meshfit.run.worker",
+    port: int | None = None,
+) -> LaunchOutcome:
+    """Runs ``request`` under its own torchrun and returns when no process of it is left.
+
+    What goes wrong in the run is an outcome, not an exception. What an earlier attempt left in
+    ``folder`` is ended and moved aside first. Call it from a thread that lives as long as the
+    launch: the launch ends with it.
+
+    Args:
+        deadline_s: wall-clock time from the start after which it is ended.
+        hang_s: how long no rank may make any progress, once all have met.
+        on_progress: called a few times a second with each rank's last heartbeat.
+        module: run by every rank as ``python -m MODULE REQUEST_FILE FOLDER``.
+        port: where ranks meet on this host; None takes a free one.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, after the processes have ended and ``folder`` says so.
+        RunError: a process cannot be ended.
+    """
+    end_orphans(folder)
+    files = start_empty(folder)
+    write_request(files.request, request)
+    num_ranks = request.layout.world_size
+    started_s, oom_kills = time.monotonic(), count_oom_kills()
+    process, processes = _start(request, files, module, port)
+    try:
+        stop, stop_after_s = _watch(
+            process, files, num_ranks, deadline_s=deadline_s, hang_s=hang_s, on_progress=on_progress
+        )
+        if stop == "hang":
+            _ask_for_stacks(files, processes)
+        evidence = gather(
+            files,
+            num_ranks=num_ranks,
+            exit_code=process.returncode,
+            stop=stop,
+            stop_after_s=stop_after_s,
+            oom_kills=_difference(count_oom_kills(), oom_kills),
+        )
+    except KeyboardInterrupt:
+        _close(files, _interrupted(time.monotonic() - started_s))
+        raise
+    finally:
+        end(processes, grace_s=_GRACE_S)
+        process.wait()
+        files.processes.unlink(missing_ok=True)
+    return _close(files, _judged(evidence, time.monotonic() - started_s))
+
+
+def _start(
+    request: RunRequest, files: LaunchFolder, module: str, port: int | None
+) -> tuple["subprocess.Popen[bytes]", LaunchProcesses]:
+    """Starts the agent in a session of its own, so that Ctrl-C reaches only the supervisor."""
+    name = uuid.uuid4().hex
+    command = agent_command(
+        parent_pid=os.getpid(),
+        num_ranks=request.layout.world_size,
+        endpoint=f"localhost:{port or 0}",
+        log_dir=str(files.logs),
+        module=module,
+        arguments=[str(files.request), str(files.root)],
+    )
+    with files.torchrun_out.open("wb") as out, files.torchrun_err.open("wb") as err:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=os.environ | _environment(request, name),
+            start_new_session=True,
+        )
+    processes = LaunchProcesses.of_leader(process.pid, name)
+    write_processes(files.processes, processes)
+    return process, processes
+
+
+def _environment(request: RunRequest, name: str) -> dict[str, str]:
+    threads = dict.fromkeys(_THREAD_VARIABLES, str(request.threads_per_rank))
+    return threads | {LAUNCH_VARIABLE: name, CANDIDATE_VARIABLE: request.candidate}
+
+
+def _watch(
+    process: "subprocess.Popen[bytes]",
+    files: LaunchFolder,
+    num_ranks: int,
+    *,
+    deadline_s: float,
+    hang_s: float,
+    on_progress: OnProgress | None,
+) -> tuple[Stop | None, float]:
+    """Waits until torchrun has ended (None) or must be ended (why, and after how many seconds)."""
+    started_s = time.monotonic()
+    watch = ProgressWatch(num_ranks=num_ranks, hang_s=hang_s, now_s=started_s)
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_POLL_S)
+            return None, 0.0
+        heartbeats = read_heartbeats(files.root)
+        if on_progress:
+            on_progress(heartbeats)
+        now_s = time.monotonic()
+        if watch.hangs(heartbeats, now_s):
+            return "hang", watch.patience_s
+        if now_s - started_s > deadline_s:
+            return "deadline", deadline_s
+
+
+def _ask_for_stacks(files: LaunchFolder, processes: LaunchProcesses) -> None:
+    """Has every rank write its Python stack to its stderr (see ``run.lifeline``)."""
+    ranks = {beat.pid for beat in read_heartbeats(files.root).values()}
+    for process in running(processes):
+        if process.pid in ranks:
+            with suppress(Exception):
+                process.send_signal(signal.SIGUSR1)
+    time.sleep(_STACK_PATIENCE_S)
+
+
+def _judged(evidence: Evidence, seconds: float) -> LaunchOutcome:
+    verdict = classify(evidence)
+    return LaunchOutcome(
+        outcome=verdict.outcome, failure=verdict.failure, seconds=seconds, result=verdict.result
+    )
+
+
+def _interrupted(seconds: float) -> LaunchOutcome:
+    failure = Failure(message="interrupted by Ctrl-C")
+    return LaunchOutcome(outcome="interrupted", failure=failure, seconds=seconds)
+
+
+def _close(files: LaunchFolder, outcome: LaunchOutcome) -> LaunchOutcome:
+    """Writes outcome.json; without it, what lies in the folder is an unfinished attempt."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "outcome": outcome.outcome,
+        "failure": outcome.failure,
+        "seconds": outcome.seconds,
+    }
+    write_json_atomically(files.outcome, document)
+    return outcome
+
+
+def _difference(after: int | None, before: int | None) -> int | None:
+    return None if after is None or before is None else after - before
