@@ -6,6 +6,8 @@ from typing import Literal
 
 Source = Literal["spec", "measured", "typed", "guess"]
 LevelKind = Literal["switch", "mesh", "bus", "torus"]
+DeviceType = Literal["cuda", "cpu", "hpu", "xla"]
+"""PyTorch's device type; ROCm calls itself ``cuda``. meshfit runs on ``cuda`` and ``cpu``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,7 +15,6 @@ class AcceleratorSpec:
     """One accelerator (or one CPU rank), dense rates.
 
     Attributes:
-        device_type: PyTorch's device type, ``cuda`` or ``cpu``.
         memory_bytes: what the driver reports as the whole memory, not the label on the box.
         peak_flops_per_s: dense peak by precision (``fp32``, ``tf32``, ``bf16``, ``fp16``, ``fp8``).
         matmul_fraction: achievable share of that peak on large matmuls.
@@ -23,7 +24,7 @@ class AcceleratorSpec:
     """
 
     name: str
-    device_type: Literal["cuda", "cpu"]
+    device_type: DeviceType
     memory_bytes: int
     peak_flops_per_s: dict[str, float]
     matmul_fraction: float
@@ -55,6 +56,7 @@ class Topology:
     """Accelerators of one kind joined by nested levels, the innermost first.
 
     ``hosts`` are host names in rank order (empty: ``host0``, ``host1`` ... are made up).
+    ``host_memory_bytes`` and ``storage_write_bytes_per_s`` are of one host.
     ``oversubscribed`` is set when several ranks share one core or device.
     """
 

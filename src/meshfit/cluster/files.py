@@ -1,0 +1,160 @@
+"""From what a person writes under ``cluster:`` to a ``Topology``."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.here import this_machine
+from meshfit.cluster.hostlist import expand_hosts
+from meshfit.cluster.schema import ClusterFile, HereBlock, HereFile, LevelFile, Quantity, Sourced
+from meshfit.cluster.shorthand import EXAMPLE, LATENCY_S, is_shorthand, read_shorthand
+from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
+from meshfit.errors import InputError
+from meshfit.files import read_yaml_mapping, validate
+from meshfit.units import parse_bandwidth, parse_bytes, parse_duration
+
+_YAML = (".yaml", ".yml")
+
+
+def read_topology(value: str | Mapping[str, Any], base: Path) -> Topology:
+    """The topology of ``here``, a shorthand, a cluster.yaml (relative to ``base``) or its content.
+
+    Raises:
+        InputError: none of these, or anything wrong in it.
+    """
+    if isinstance(value, Mapping):
+        if "here" in value:
+            block = validate(HereBlock, value, "cluster")
+            return _here(block.here)
+        return _cluster(validate(ClusterFile, value, "cluster"), "cluster")
+    text = value.strip()
+    if text == "here":
+        return _here(HereFile())
+    path = base / text
+    if path.suffix in _YAML or path.is_file():
+        return _cluster(validate(ClusterFile, read_yaml_mapping(path), str(path)), str(path))
+    if text.lower().startswith("auto x "):
+        raise InputError(
+            f"cluster {text!r}: auto is for serving; training says how many: {EXAMPLE}"
+        )
+    if is_shorthand(text):
+        return read_shorthand(text)
+    raise InputError(
+        f"cluster {text!r} is no shorthand, no .yaml file and not `here`; write {EXAMPLE}"
+    )
+
+
+def _here(file: HereFile) -> Topology:
+    return this_machine(
+        ranks=file.ranks,
+        oversubscribe=file.oversubscribe,
+        device=file.device,
+        free_memory=file.memory == "free",
+    )
+
+
+def _cluster(file: ClusterFile, source: str) -> Topology:
+    gpus_per_host = file.gpus_per_host or file.levels[0].size
+    levels: list[Level] = []
+    domain = 1
+    for level in file.levels:
+        domain *= level.size
+        levels.append(_level(level, outside_host=domain > gpus_per_host and len(levels) > 0))
+    topology = Topology(
+        accelerator=_with_memory(accelerator(file.accelerator), file.memory, source),
+        levels=tuple(levels),
+        gpus_per_host=gpus_per_host,
+        hosts=_hosts(file.hosts),
+        host_memory_bytes=None if file.host_memory is None else parse_bytes(file.host_memory),
+        storage_write_bytes_per_s=_storage(file),
+    )
+    _check(topology, source)
+    return topology
+
+
+def _level(file: LevelFile, *, outside_host: bool) -> Level:
+    """A level; a latency that is not given is that of the transport it most likely is."""
+    bandwidth, source = _number(file.bandwidth)
+    rate = parse_bandwidth(bandwidth)
+    if rate <= 0:
+        raise InputError(f"level {file.name}: bandwidth {bandwidth!r} must be greater than 0")
+    if file.latency is None:
+        transport = "network" if outside_host else "pcie" if file.kind == "bus" else "link"
+        latency_s = LATENCY_S[transport]
+    else:
+        latency, _ = _number(file.latency)
+        latency_s = parse_duration(latency)
+        if latency_s < 0:
+            raise InputError(f"level {file.name}: latency {latency!r} must not be negative")
+    return Level(
+        name=file.name,
+        size=file.size,
+        kind=file.kind,
+        bandwidth_bytes_per_s=rate,
+        latency_s=latency_s,
+        oversubscription=file.oversubscription,
+        rails=file.rails,
+        source=source or file.source,
+    )
+
+
+def _number(quantity: Quantity) -> tuple[str | float, Any]:
+    """A quantity and where it comes from, None when it does not say."""
+    if isinstance(quantity, Sourced):
+        return quantity.value, quantity.source
+    return quantity, None
+
+
+def _with_memory(spec: AcceleratorSpec, memory: str | int, source: str) -> AcceleratorSpec:
+    if memory == "total":
+        return spec
+    if memory == "free":
+        raise InputError(
+            f"{source}: memory free is known on this machine only (cluster: {{here: {{memory: "
+            f"free}}}}); write the bytes, as in memory: 70 GiB"
+        )
+    memory_bytes = parse_bytes(memory)
+    if not memory_bytes > 0:
+        raise InputError(f"{source}: memory {memory!r} must be greater than 0")
+    return replace(spec, memory_bytes=memory_bytes)
+
+
+def _hosts(hosts: str | list[str] | None) -> tuple[str, ...]:
+    if hosts is None:
+        return ()
+    return expand_hosts(hosts if isinstance(hosts, str) else ",".join(hosts))
+
+
+def _storage(file: ClusterFile) -> float | None:
+    if file.storage is None:
+        return None
+    rate = parse_bandwidth(file.storage.write.removesuffix("per node").strip())
+    if rate <= 0:
+        raise InputError(f"storage.write {file.storage.write!r} must be greater than 0")
+    return rate
+
+
+def _check(topology: Topology, source: str) -> None:
+    """Hosts and levels agree."""
+    per_host = topology.gpus_per_host
+    names = [level.name for level in topology.levels]
+    if len(set(names)) != len(names):
+        raise InputError(f"{source}: levels need names of their own, found {', '.join(names)}")
+    for level, size in zip(topology.levels, topology.domain_sizes(), strict=True):
+        if size % per_host and per_host % size:
+            raise InputError(
+                f"{source}: gpus_per_host {per_host} does not fit level {level.name!r} of {size} "
+                f"accelerators: one must divide the other"
+            )
+    if topology.num_accelerators % per_host:
+        raise InputError(
+            f"{source}: gpus_per_host {per_host} is more than the {topology.num_accelerators} "
+            f"accelerators of all levels together"
+        )
+    if topology.hosts and len(topology.hosts) != topology.num_hosts:
+        raise InputError(
+            f"{source}: hosts names {len(topology.hosts)}, but {topology.num_accelerators} "
+            f"accelerators at {per_host} a host are {topology.num_hosts} hosts"
+        )
