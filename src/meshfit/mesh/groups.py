@@ -83,7 +83,7 @@ def spanned_levels(members: IntArray, topology: Topology) -> IntArray:
     sizes = np.array(topology.domain_sizes())
     domains = members[:, None, :] // sizes[None, :, None]
     held = (domains == domains[:, :, :1]).all(axis=2)
-    return held.argmax(axis=1).astype(np.int64)
+    return np.asarray(held.argmax(axis=1), dtype=np.int64)
 
 
 def _placement(axis: str, ranks: list[int], level: int, topology: Topology) -> GroupPlacement:
