@@ -1,0 +1,186 @@
+"""``meshfit topo`` and ``meshfit catalogue``."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from meshfit.cli.output import AsJson, print_json, stdout
+from meshfit.cluster.catalog import accelerator_entry, accelerators, node_type, node_types
+from meshfit.cluster.document import accelerator_document, node_type_document, topology_document
+from meshfit.cluster.files import read_topology
+from meshfit.units import format_bandwidth, format_bytes, format_count, format_duration
+from meshfit.workload.counts import total_parameters
+from meshfit.workload.inventory import inventory
+from meshfit.workload.models import catalogue as model_catalogue
+from meshfit.workload.models import read_model
+
+Kind = Literal["models", "accelerators", "nodes"]
+
+_HOSTS_SHOWN = 8
+_SEQUENCE_LENGTH = 4096
+
+
+def topo(
+    cluster: Annotated[
+        str, typer.Argument(help="here, a shorthand such as '8x8 H100-SXM', or a cluster.yaml.")
+    ] = "here",
+    as_json: AsJson = False,
+) -> None:
+    """Levels, accelerators, hosts and memory of a cluster or of this machine."""
+    document = topology_document(read_topology(cluster, Path()))
+    if as_json:
+        print_json(document)
+    else:
+        stdout.print(topology_view(document))
+
+
+def catalogue(
+    kind: Annotated[Kind, typer.Argument(help="models, accelerators or nodes.")] = "models",
+    name: Annotated[
+        str | None, typer.Argument(help="Show this one in full.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Models, accelerators and node types that meshfit ships figures of."""
+    document: Any = _listed(kind) if name is None else _shown(kind, name)
+    if as_json:
+        print_json(document)
+    else:
+        stdout.print(_entry_view(document) if name else _list_view(kind, document))
+
+
+def topology_view(document: Mapping[str, Any]) -> RenderableType:
+    """The levels as a tree from the outermost, the accelerator below, warnings last."""
+    tree = Tree(Text(_headline(document), style="bold"))
+    branch = tree
+    for level in reversed(document["levels"]):
+        branch = branch.add(Text(_level_line(level)))
+    branch.add(Text(_accelerator_line(document)))
+    hosts = document["hosts"]
+    shown = ", ".join(hosts[:_HOSTS_SHOWN])
+    more = f" and {len(hosts) - _HOSTS_SHOWN} more" if len(hosts) > _HOSTS_SHOWN else ""
+    lines = [Text(f"hosts: {shown}{more}")]
+    lines += [Text(f"note: {warning}", style="yellow") for warning in document["warnings"]]
+    return Group(tree, *lines)
+
+
+def _headline(document: Mapping[str, Any]) -> str:
+    hosts = len(document["hosts"])
+    plural = "host" if hosts == 1 else "hosts"
+    return f"{document['accelerators']} x {document['accelerator']} on {hosts} {plural}"
+
+
+def _level_line(level: Mapping[str, Any]) -> str:
+    extras = [
+        f"{format_bandwidth(level['bandwidth'])} ({level['from']})",
+        format_duration(level["latency"]),
+    ]
+    if level["oversubscription"] > 1:
+        extras.append(f"{level['oversubscription']:g}:1 oversubscribed")
+    if level["rails"]:
+        extras.append("rails")
+    return f"{level['name']}: {level['kind']} of {level['size']}, {', '.join(extras)}"
+
+
+def _accelerator_line(document: Mapping[str, Any]) -> str:
+    peaks = ", ".join(
+        f"{precision} {format_count(rate)}FLOP/s"
+        for precision, rate in document["peak_flops_per_s"].items()
+    )
+    return (
+        f"{document['accelerator']}: {format_bytes(document['memory'])} at "
+        f"{format_bandwidth(document['memory_bandwidth'])}; peak {peaks}"
+    )
+
+
+def _listed(kind: Kind) -> list[dict[str, Any]]:
+    if kind == "accelerators":
+        return [accelerator_document(entry) for entry in accelerators()]
+    if kind == "nodes":
+        return [node_type_document(node) for node in node_types()]
+    return [_model_line(name) for name in model_catalogue()]
+
+
+def _model_line(name: str) -> dict[str, Any]:
+    model = read_model(name)
+    return {
+        "name": name,
+        "model_type": model.model_type,
+        "parameters": total_parameters(model),
+        "num_hidden_layers": model.num_hidden_layers,
+        "hidden_size": model.hidden_size,
+        "source": model_catalogue()[name]["source"],
+    }
+
+
+def _shown(kind: Kind, name: str) -> dict[str, Any]:
+    if kind == "accelerators":
+        return accelerator_document(accelerator_entry(name))
+    if kind == "nodes":
+        return node_type_document(node_type(name))
+    return inventory(read_model(name), _SEQUENCE_LENGTH)
+
+
+def _list_view(kind: Kind, rows: Sequence[Mapping[str, Any]]) -> Table:
+    columns: dict[Kind, dict[str, Any]] = {
+        "models": {
+            "name": str,
+            "model_type": str,
+            "parameters": format_count,
+            "num_hidden_layers": str,
+            "hidden_size": str,
+        },
+        "accelerators": {
+            "name": str,
+            "memory": format_bytes,
+            "memory_from": str,
+            "memory_bandwidth": format_bandwidth,
+            "link_bandwidth": format_bandwidth,
+            "aliases": ", ".join,
+        },
+        "nodes": {
+            "name": str,
+            "accelerators": ", ".join,
+            "gpus_per_host": str,
+            "link_domain": str,
+            "nic_bandwidth_per_accelerator": format_bandwidth,
+        },
+    }
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns[kind]:
+        table.add_column(column.replace("_", " "))
+    for row in rows:
+        table.add_row(*(_cell(row[column], write) for column, write in columns[kind].items()))
+    return table
+
+
+def _cell(value: Any, write: Any) -> Text:
+    return Text("not known" if value is None else write(value))
+
+
+def _entry_view(document: Mapping[str, Any]) -> Table:
+    """Every key of one entry, numbers as they are in the JSON."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for key, value in _flat(document):
+        table.add_row(Text(key), Text(value))
+    return table
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows = []
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{key}.")
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            rows.append((f"{prefix}{key}", text))
+    return rows
