@@ -1,0 +1,154 @@
+"""From a layout to the modules that one rank runs.
+
+The order matters: the pipeline decides which layers exist here, tensor parallelism turns their
+parameters into shards, recompute wraps the layers' forwards, data parallelism shards what is left.
+All of it happens on meta parameters; only then does a rank load the shards that are its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from meshfit.errors import InputError
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.run.data import shard_or_replicate, uses_ddp, uses_fsdp, wrap_ddp
+from meshfit.run.mesh import RankMesh
+from meshfit.run.transformer import Stage, build_causal_lm, family_of
+from meshfit.run.weights import load_shards
+from meshfit.workload.training import PrecisionSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankModel:
+    """What one rank runs of a model.
+
+    Attributes:
+        stages: its stages in model order; more than one only with virtual stages.
+        modules: what to call for each stage: the stage itself, or DDP around it.
+        stage_ids: their indices in the whole pipeline.
+        disabled_dropout: config keys whose dropout was set to 0, with what they were.
+    """
+
+    stages: tuple[Stage, ...]
+    modules: tuple[nn.Module, ...]
+    stage_ids: tuple[int, ...]
+    disabled_dropout: Mapping[str, float]
+
+    def parameters_by_name(self) -> dict[str, nn.Parameter]:
+        """Hugging Face's name -> parameter (or this rank's shard), over all stages of this rank."""
+        return {
+            name: parameter
+            for stage in self.stages
+            for name, parameter in stage.parameters_by_name().items()
+        }
+
+
+def build_rank_model(
+    config: Mapping[str, Any],
+    weights: Path,
+    mesh: RankMesh,
+    precision: PrecisionSpec,
+    device: torch.device,
+) -> RankModel:
+    """This rank's part of the model, parallelised, with its weights loaded.
+
+    Raises:
+        InputError: the layout asks for what the runner cannot do with this model.
+    """
+    layout = mesh.layout
+    check_runnable(config, layout)
+    stage_ids = stages_of_rank(layout, mesh.index("pp"))
+    stages, disabled = [], {}
+    for stage_id in stage_ids:
+        stage, disabled = _build_stage(config, layout, stage_id, precision)
+        _parallelize(stage, mesh, precision)
+        load_shards(stage, weights, device)
+        stages.append(stage)
+    modules = [wrap_ddp(stage, mesh) if uses_ddp(layout) else stage for stage in stages]
+    return RankModel(
+        stages=tuple(stages),
+        modules=tuple(modules),
+        stage_ids=stage_ids,
+        disabled_dropout=disabled,
+    )
+
+
+def stages_of_rank(layout: LayoutSpec, pp_rank: int) -> tuple[int, ...]:
+    """Stages on a pipeline rank: loop placement, so that neighbours in the model are neighbours."""
+    return tuple(pp_rank + layout.pp * virtual for virtual in range(layout.vpp))
+
+
+def compute_dtype(precision: PrecisionSpec) -> torch.dtype | None:
+    """What matmuls compute in when that is not the parameters' own dtype."""
+    return torch.bfloat16 if precision.name == "bf16_mixed" else None
+
+
+def _build_stage(
+    config: Mapping[str, Any], layout: LayoutSpec, stage_id: int, precision: PrecisionSpec
+) -> tuple[Stage, dict[str, float]]:
+    model, disabled = build_causal_lm(config)
+    sizes = layout.layers_of_stages(model.config.num_hidden_layers)
+    start = sum(sizes[:stage_id])
+    autocast_dtype = None if uses_fsdp(layout) else compute_dtype(precision)
+    stage = Stage(
+        model,
+        family_of(config),
+        layers=range(start, start + sizes[stage_id]),
+        autocast_dtype=autocast_dtype,
+    )
+    return stage, disabled
+
+
+def _parallelize(stage: Stage, mesh: RankMesh, precision: PrecisionSpec) -> None:
+    layout = mesh.layout
+    if layout.tp > 1:
+        from meshfit.run.tensor import apply_tensor_parallel  # noqa: PLC0415
+
+        apply_tensor_parallel(stage, mesh.axis("tp"), sequence_parallel=layout.sp)
+    if layout.recompute == "full":
+        stage.recompute_layers()
+    if uses_fsdp(layout):
+        shard_or_replicate(stage, mesh, compute_dtype(precision))
+
+
+def check_runnable(config: Mapping[str, Any], layout: LayoutSpec) -> None:
+    """
+    Raises:
+        InputError: the runner has no code for a part of this layout, or not with this model.
+    """
+    for axis, message in _refusals(config, layout):
+        raise InputError(f"layout {layout.label}: {axis}: {message}")
+
+
+def _refusals(config: Mapping[str, Any], layout: LayoutSpec) -> list[tuple[str, str]]:
+    refusals = []
+    if layout.cp > 1:
+        refusals.append(("cp", "the runner has no context parallelism yet; use cp=1"))
+    if layout.ep > 1 or layout.etp > 1:
+        refusals.append(("ep", "the runner has no expert parallelism yet; use ep=1"))
+    if layout.offload is not None:
+        refusals.append(("offload", "the runner does not offload; leave it out"))
+    if layout.recompute not in ("none", "full"):
+        refusals.append(("recompute", f"{layout.recompute!r} is not one of none, full"))
+    if layout.dp_shard > 1 and layout.zero_stage not in (1, 2, 3):
+        refusals.append(("zero_stage", f"{layout.zero_stage} shards nothing; use 1, 2 or 3"))
+    if layout.zero_stage == 1 and (layout.tp > 1 or layout.pp > 1):
+        refusals.append(
+            ("zero_stage", "1 runs with data parallelism only; use 3, or tp=1 and pp=1")
+        )
+    if layout.pp > 1 and config.get("model_type") == "gpt2":
+        refusals.append(("pp", "GPT-2 runs data parallel only; use pp=1"))
+    if layout.tp > 1 and config.get("model_type") == "gpt2":
+        refusals.append(("tp", "GPT-2 runs data parallel only (its qkv is packed); use tp=1"))
+    if layout.pp > 1 and config.get("tie_word_embeddings"):
+        refusals.append(
+            (
+                "pp",
+                "tie_word_embeddings would need one weight on the first and the last stage; use pp=1",
+            )
+        )
+    return refusals

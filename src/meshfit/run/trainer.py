@@ -1,0 +1,179 @@
+"""The optimizer step of one rank: data, forward and backward, gradient norm, update."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from meshfit.errors import InputError
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.run.clock import StepClock
+from meshfit.run.data import GradientSync
+from meshfit.run.gradients import GlobalNorm
+from meshfit.run.loss import token_loss_sum
+from meshfit.run.mesh import RankMesh
+from meshfit.run.optimizer import build_optimizer
+from meshfit.run.parallelize import RankModel
+from meshfit.workload.training import TrainingSpec
+
+
+class Corpus(Protocol):
+    """What the trainer asks of ``workload.corpus``."""
+
+    def batch(self, step: int, first: int, count: int) -> Any:
+        """Token ids [count, sequence_length + 1] of sequences ``first`` ... of a step, int64."""
+
+    def valid_tokens(self, step: int) -> int:
+        """Tokens of a step's global batch that count in the loss."""
+
+
+class Trainer:
+    """Runs optimizer steps; losses and norms stay on the device until asked for."""
+
+    def __init__(
+        self,
+        model: RankModel,
+        mesh: RankMesh,
+        training: TrainingSpec,
+        corpus: Corpus,
+        device: torch.device,
+    ) -> None:
+        _check_batch(mesh.layout, training)
+        parameters = list(model.parameters_by_name().values())
+        self.clock = StepClock(device)
+        self._training = training
+        self._layout = mesh.layout
+        self._mesh = mesh
+        self._corpus = corpus
+        self._device = device
+        self._has_first = model.stages[0].is_first
+        self._has_last = model.stages[-1].is_last
+        self._runner = _build_runner(model, mesh, training, device)
+        self._partial_gradients = _build_partial_gradients(parameters, mesh)
+        self._norm = GlobalNorm(parameters, mesh)
+        self._optimizer = build_optimizer(parameters, training, mesh)
+        self._losses: list[Tensor] = []
+        self._norms: list[Tensor] = []
+
+    def accumulate_gradients(self, step: int) -> None:
+        """Forward and backward of this rank's share of a step; leaves the whole step's gradients."""
+        with self.clock.input_wait():
+            inputs, labels = self._load(step)
+        # Data parallelism averages over ranks; the loss is a mean over the step's valid tokens.
+        scale = self._layout.data_parallel_size / self._corpus.valid_tokens(step)
+        loss = self._runner.run(inputs, labels, scale)
+        if self._partial_gradients is not None:
+            self._partial_gradients.reduce()
+        self._losses.append(loss)
+
+    def update(self) -> None:
+        """Clip by the global norm and take the optimizer step."""
+        norm = self._norm.measure()
+        if self._training.max_grad_norm is not None:
+            self._norm.clip(norm, self._training.max_grad_norm)
+        self._norms.append(norm)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def losses(self) -> list[float]:
+        """Mean loss over valid tokens of every step so far, over all ranks (all must call)."""
+        losses = torch.stack(self._losses).double()
+        if not self._has_last or self._mesh.index("tp") > 0:
+            losses.zero_()  # tensor-parallel ranks compute the same loss; other stages have none
+        if dist.is_initialized():
+            dist.all_reduce(losses)
+        return (losses / self._layout.data_parallel_size).tolist()
+
+    def gradient_norms(self) -> list[float]:
+        """Global gradient norm before clipping, of every step so far."""
+        return torch.stack(self._norms).tolist()
+
+    def _load(self, step: int) -> tuple[Tensor | None, Tensor | None]:
+        """This rank's sequences as inputs and labels; a middle stage needs neither."""
+        if not (self._has_first or self._has_last):
+            return None, None
+        count = self._training.global_batch_size // self._layout.data_parallel_size
+        first = self._mesh.data_parallel_index * count
+        tokens = torch.from_numpy(self._corpus.batch(step, first, count))
+        tokens = tokens.to(self._device, non_blocking=True)
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+class _MicroBatchLoop:
+    """Forward and backward of one micro-batch after the other."""
+
+    def __init__(self, model: RankModel, layout: LayoutSpec) -> None:
+        (self._module,) = model.modules
+        self._micro_batch_size = layout.micro_batch_size
+        self._sync = GradientSync(self._module, layout)
+
+    def run(self, inputs: Tensor, labels: Tensor, scale: float) -> Tensor:
+        """The scaled loss, summed over micro-batches."""
+        input_parts = inputs.split(self._micro_batch_size)
+        label_parts = labels.split(self._micro_batch_size)
+        total = torch.zeros((), device=inputs.device)
+        last = len(input_parts) - 1
+        for index, (part, part_labels) in enumerate(zip(input_parts, label_parts, strict=True)):
+            with self._sync.of_micro_batch(is_last=index == last):
+                loss = token_loss_sum(self._module(part), part_labels, scale=scale)
+                loss.backward()
+            total += loss.detach()
+        return total
+
+
+class _Pipeline:
+    """Forward and backward of all micro-batches in a pipeline schedule's order."""
+
+    def __init__(
+        self, model: RankModel, mesh: RankMesh, training: TrainingSpec, device: torch.device
+    ) -> None:
+        from meshfit.run.pipeline import build_schedule  # noqa: PLC0415
+
+        self._schedule = build_schedule(model, mesh, training, device)
+        self._has_first = model.stages[0].is_first
+        self._has_last = model.stages[-1].is_last
+        self._device = device
+
+    def run(self, inputs: Tensor | None, labels: Tensor | None, scale: float) -> Tensor:
+        """The scaled loss, summed over micro-batches; 0 where the last stage is elsewhere."""
+        losses: list[Tensor] = []
+        arguments = (inputs,) if self._has_first else ()
+        options = {"target": labels, "losses": losses} if self._has_last else {}
+        self._schedule.step(
+            *arguments, **options, return_outputs=False, loss_kwargs={"scale": scale}
+        )
+        if not losses:
+            return torch.zeros((), device=self._device)
+        return torch.stack([loss.detach() for loss in losses]).sum()
+
+
+def _build_runner(
+    model: RankModel, mesh: RankMesh, training: TrainingSpec, device: torch.device
+) -> _MicroBatchLoop | _Pipeline:
+    if mesh.layout.pp > 1:
+        return _Pipeline(model, mesh, training, device)
+    return _MicroBatchLoop(model, mesh.layout)
+
+
+def _build_partial_gradients(parameters: Sequence[torch.nn.Parameter], mesh: RankMesh) -> Any:
+    """FSDP2's hooks finish partial gradients themselves; tensor parallelism alone does not."""
+    if mesh.layout.tp == 1 or mesh.layout.data_parallel_size > 1:
+        return None
+    from meshfit.run.tensor import PartialGradients  # noqa: PLC0415
+
+    return PartialGradients(list(parameters), mesh.axis("tp"))
+
+
+def _check_batch(layout: LayoutSpec, training: TrainingSpec) -> None:
+    """
+    Raises:
+        InputError: the global batch is no whole number of micro-batches on every rank.
+    """
+    per_step = layout.data_parallel_size * layout.micro_batch_size
+    if training.global_batch_size % per_step:
+        raise InputError(
+            f"global_batch_size={training.global_batch_size} is not a multiple of data-parallel "
+            f"ranks x micro_batch_size = {layout.data_parallel_size} x {layout.micro_batch_size}"
+        )
