@@ -23,6 +23,25 @@ class EngineProfile:
         gradient_bytes_per_parameter: bytes of one gradient as it is kept between micro-batches.
         context_bytes: memory of a CUDA context and its communicators outside the allocator.
         allocator_overhead_fraction: reserved / allocated - 1 on a CUDA device.
+        replicates_through_fsdp: whether replicated data parallelism combined with tp or pp runs
+            through FSDP2's hooks (``replicate``) instead of DDP.
+        reduces_each_micro_batch: whether sharded gradients are summed over ranks after every
+            micro-batch; else whole gradients are kept until the last one.
+        pipeline_keeps_unsharded: whether a pipeline stage keeps gathered parameters and whole
+            gradients from its first backward until the end of the step
+            (``torch.distributed.pipelining``).
+        pipeline_buffers: whether receive buffers of every micro-batch exist all the time.
+        gradients_live_in_buckets: whether DDP's gradients are views of its buckets, which exist
+            all the time; else the buckets are a second copy.
+        gathers_logits: whether every tensor-parallel rank holds the logits of the whole vocabulary.
+        saves_gathered_inputs: whether under sequence parallelism the gathered input of a linear is
+            kept for backward (PyTorch), or gathered again (Megatron-Core).
+        fused_norms, fused_activations: whether one kernel computes them, keeping fewer tensors.
+        optimizer_temporary_moments: temporaries of the optimizer's step, in units of one moment of
+            all parameters (PyTorch's ``foreach`` AdamW: 1; fused: 0).
+        overlap_fraction: share of a layer's computation under which data-parallel communication
+            can hide on CUDA.
+        host_s_per_layer: seconds in which the host issues one layer's forward or half its backward.
     """
 
     name: str
@@ -37,6 +56,18 @@ class EngineProfile:
     gradient_bytes_per_parameter: int = 4
     context_bytes: int = 0
     allocator_overhead_fraction: float = 0.0
+    replicates_through_fsdp: bool = True
+    reduces_each_micro_batch: bool = True
+    pipeline_keeps_unsharded: bool = True
+    pipeline_buffers: bool = True
+    gradients_live_in_buckets: bool = True
+    gathers_logits: bool = True
+    saves_gathered_inputs: bool = True
+    fused_norms: bool = False
+    fused_activations: bool = False
+    optimizer_temporary_moments: int = 0
+    overlap_fraction: float = 0.9
+    host_s_per_layer: float = 0.0
 
     def option(self, key: str) -> str:
         """The engine's own name of layout key ``key``."""

@@ -1,0 +1,1 @@
+"""Tier 1: what a layout should need and take, in closed form over many layouts at once."""

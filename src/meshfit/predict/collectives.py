@@ -1,0 +1,172 @@
+"""What a collective costs over ranks that are placed in nested domains.
+
+A group of ranks along one axis is described by its degree and its stride (the distance in ranks
+between neighbours): with ranks filling domains in order, these say how many members share a domain
+of each level. Each level then carries one leg of the collective.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.cluster.topology import Level, Topology
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+Collective = Literal[
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"
+]
+SERIALISATION = 1.2
+"""Measured time over the slowest leg: 1.04-1.37 on two to eight nodes of A100, H100, B200 and
+GB200 (nccl-tests figures in topology/collectives.csv), where the sum of legs is the other end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisGroup:
+    """The ranks along one axis, for every layout.
+
+    Attributes:
+        degree: how many they are.
+        members: for each level, innermost first, how many subgroups of the level inside meet in
+            one domain; their product is the degree.
+    """
+
+    degree: IntArray
+    members: tuple[FloatArray, ...]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether no layout has more than one rank on this axis."""
+        return bool(np.all(self.degree <= 1))
+
+
+def place(topology: Topology, degree: IntArray, stride: IntArray) -> AxisGroup:
+    """The group of an axis whose neighbours are ``stride`` ranks apart, ranks filling domains in
+    order. Exact where domains and strides divide each other; else members spread evenly.
+    """
+    met_before = np.ones(degree.shape)
+    members = []
+    sizes = topology.domain_sizes()
+    for index, size in enumerate(sizes):
+        is_outermost = index == len(sizes) - 1
+        met = degree if is_outermost else np.clip(size // stride, 1, degree)
+        members.append(np.asarray(met / met_before))
+        met_before = np.asarray(met, dtype=np.float64)
+    return AxisGroup(degree=degree, members=tuple(members))
+
+
+class MeasuredCurves(Protocol):
+    """Collectives as measured on this cluster or on its node type."""
+
+    def seconds(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> FloatArray:
+        """Seconds; NaN where no curve covers kind, placement and size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveTime:
+    """Seconds of one collective for every layout."""
+
+    low: FloatArray
+    middle: FloatArray
+    high: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveCosts:
+    """Costs on one topology: a measured curve where there is one, else the formula.
+
+    ``factor`` multiplies the formula (from calibration).
+    """
+
+    topology: Topology
+    curves: MeasuredCurves | None = None
+    factor: float = 1.0
+
+    def place(self, degree: IntArray, stride: IntArray) -> AxisGroup:
+        """See ``place``."""
+        return place(self.topology, degree, stride)
+
+    def seconds(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> FloatArray:
+        """Middle of ``time``."""
+        if group.is_single:
+            return np.zeros(group.degree.shape)
+        return self.time(kind, size_bytes, group).middle
+
+    def time(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> CollectiveTime:
+        """Seconds of one collective, all groups of its axis running it at once; 0 for one rank.
+
+        ``1.2 * max(legs)``, between ``max(legs)`` and ``sum(legs)``, each plus latency. Leaves out
+        protocol and algorithm switches, in-network reduction, and other axes on the same links.
+
+        Args:
+            size_bytes: the whole buffer as nccl-tests counts it (doc/PERFORMANCE.md): for
+                all_gather and reduce_scatter that of all ranks together, for all_to_all what one
+                rank sends in all.
+        """
+        legs = _legs(kind, size_bytes, group, self.topology)
+        latency = _latency(kind, group, self.topology)
+        slowest = np.max(legs, axis=0)
+        low = (slowest + latency) * self.factor
+        middle = (slowest * SERIALISATION + latency) * self.factor
+        high = np.maximum(middle, (np.sum(legs, axis=0) + latency) * self.factor)
+        if self.curves is not None:
+            measured = self.curves.seconds(kind, size_bytes, group)
+            covered = np.isfinite(measured) & (group.degree > 1)
+            low, middle, high = (np.where(covered, measured, t) for t in (low, middle, high))
+        return CollectiveTime(low=low, middle=middle, high=high)
+
+
+def _bandwidth(level: Level, members: FloatArray) -> FloatArray | float:
+    """Bytes per second that one accelerator gets on a level, all of them sending.
+
+    A switch gives each its full rate; a mesh one link per peer; a bus is shared by its domain.
+    """
+    rate = level.bandwidth_bytes_per_s / level.oversubscription
+    if level.kind == "mesh":
+        return np.asarray(rate * np.maximum(1.0, members - 1))
+    if level.kind == "bus":
+        return rate / level.size
+    return rate
+
+
+def _legs(
+    kind: Collective, size_bytes: FloatArray, group: AxisGroup, topology: Topology
+) -> FloatArray:
+    """Seconds of the leg on each level, [levels, N].
+
+    all_reduce ``2 (m - 1) / m * S / inner``, all_gather and reduce_scatter half of it, with
+    ``inner`` the members met on the levels inside, which share the buffer out among them.
+    all_to_all: the share of peers first met at the level. A send crosses its outermost level.
+    """
+    inner = np.ones(group.degree.shape)
+    legs = []
+    for level, here in zip(topology.levels, group.members, strict=True):
+        sent = _sent(kind, here, inner, group.degree) * size_bytes
+        legs.append(sent / _bandwidth(level, here))
+        inner = inner * here
+    return np.stack(legs)
+
+
+def _sent(kind: Collective, here: FloatArray, inner: FloatArray, degree: IntArray) -> FloatArray:
+    """What one accelerator sends on a level, as a share of the buffer."""
+    match kind:
+        case "all_reduce":
+            return 2 * (here - 1) / here / inner
+        case "all_gather" | "reduce_scatter":
+            return (here - 1) / here / inner
+        case "all_to_all":
+            return inner * (here - 1) / degree
+        case "broadcast" | "send_recv":
+            return np.where(here > 1, 1.0, 0.0)
+
+
+def _latency(kind: Collective, group: AxisGroup, topology: Topology) -> FloatArray:
+    """Hops times the level's latency: a tree's depth on each level, twice for an all_reduce."""
+    total = np.zeros(group.degree.shape)
+    for level, here in zip(topology.levels, group.members, strict=True):
+        hops = np.minimum(1.0, here - 1) if kind == "send_recv" else np.log2(here)
+        total += hops * level.latency_s * (2 if kind == "all_reduce" else 1)
+    return total

@@ -1,0 +1,93 @@
+"""The columns that every formula of tier 1 starts from, derived once from the layouts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.mesh.candidates import RECOMPUTE, Candidates
+from meshfit.profile import EngineProfile
+from meshfit.workload.training import TrainingSpec
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepColumns:
+    """N layouts as the formulas see them; every attribute is an array of shape [N].
+
+    Attributes:
+        tokens: tokens of one micro-batch on one rank.
+        micro_batches: micro-batches of one step on one data-parallel rank.
+        sequence_split: by how much sequence parallelism divides what lies between tp blocks.
+        state_shard: ranks over which ZeRO divides states (dp_shard and cp together).
+        replicas: ranks over which gradients of one shard are summed beyond ``state_shard``.
+        through_fsdp: whether FSDP2's hooks gather parameters and reduce gradients.
+        shards_optimizer, shards_parameters: whether ZeRO divides them (stages 1; 2 and 3).
+        frees_after_forward: whether gathered parameters are dropped between forward and backward.
+        keeps_gradients: whether FSDP2's hooks keep whole gradients until the last micro-batch.
+    """
+
+    tp: IntArray
+    cp: IntArray
+    pp: IntArray
+    tokens: FloatArray
+    micro_batches: IntArray
+    sequence_split: IntArray
+    state_shard: IntArray
+    replicas: IntArray
+    through_fsdp: BoolArray
+    shards_optimizer: BoolArray
+    shards_parameters: BoolArray
+    frees_after_forward: BoolArray
+    keeps_gradients: BoolArray
+    recompute: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+
+def step_columns(
+    candidates: Candidates, training: TrainingSpec, profile: EngineProfile
+) -> StepColumns:
+    """Derive them. A layout whose batch does not fill one micro-batch counts as having one."""
+    c = candidates
+    data_parallel = c.dp_replicate * c.dp_shard
+    micro_batches = np.maximum(
+        1, training.global_batch_size // (data_parallel * c.micro_batch_size)
+    )
+    state_shard = np.where(c.zero_stage > 0, c.dp_shard * c.cp, 1)
+    shards_parameters = c.zero_stage >= 2
+    combined = ((c.tp > 1) | (c.pp > 1)) & profile.replicates_through_fsdp
+    through_fsdp = (data_parallel > 1) & (shards_parameters | combined)
+    kept_by_pipeline = (c.pp > 1) & profile.pipeline_keeps_unsharded
+    reduces_once = ~shards_parameters | (not profile.reduces_each_micro_batch)
+    return StepColumns(
+        tp=c.tp,
+        cp=c.cp,
+        pp=c.pp,
+        tokens=np.ceil(c.micro_batch_size * training.sequence_length / c.cp),
+        micro_batches=micro_batches,
+        sequence_split=np.where(c.sp > 0, c.tp, 1),
+        state_shard=state_shard,
+        replicas=data_parallel * c.cp // state_shard,
+        through_fsdp=through_fsdp,
+        shards_optimizer=c.zero_stage >= 1,
+        shards_parameters=shards_parameters,
+        frees_after_forward=c.zero_stage >= 3,
+        keeps_gradients=through_fsdp & (kept_by_pipeline | ((micro_batches > 1) & reduces_once)),
+        recompute=c.recompute == RECOMPUTE.index("full"),
+    )
+
+
+def strides(candidates: Candidates, profile: EngineProfile) -> Mapping[str, IntArray]:
+    """How many ranks apart neighbours on each axis are, in the engine's rank order."""
+    apart = {}
+    stride = np.ones(len(candidates), dtype=np.int64)
+    for axis in reversed(profile.rank_order):
+        apart[axis] = stride
+        stride = stride * getattr(candidates, axis)
+    return apart

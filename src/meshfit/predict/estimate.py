@@ -1,0 +1,288 @@
+"""Tier 1: memory and step time of every candidate, in closed form."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.breakdown import (
+    MEMORY_CATEGORIES,
+    TIME_TERMS,
+    Interval,
+    MemoryBreakdown,
+    Prediction,
+    TimeBreakdown,
+)
+from meshfit.cluster.topology import Topology
+from meshfit.mesh.candidates import SCHEDULES, Candidates
+from meshfit.mesh.spec import even_stages
+from meshfit.predict.activations import autocast, cast
+from meshfit.predict.calibration import Calibration, formula_only
+from meshfit.predict.collectives import CollectiveCosts, MeasuredCurves
+from meshfit.predict.columns import step_columns
+from meshfit.predict.compute import rates
+from meshfit.predict.group import LayoutGroup
+from meshfit.predict.memory import rank_memory
+from meshfit.predict.schedule import Pipeline
+from meshfit.predict.step import EXPOSED_TERMS, OWN_TERMS, TERMS, machine_for, step_terms
+from meshfit.profile import EngineProfile
+from meshfit.workload.model import ModelSpec
+from meshfit.workload.training import TrainingSpec
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+CHUNK_LAYOUTS = 32_768
+"""Layouts computed at once: some hundred arrays of this length stay within tens of MB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Basis:
+    """What all candidates of one call share."""
+
+    model: ModelSpec
+    training: TrainingSpec
+    topology: Topology
+    profile: EngineProfile
+    calibration: Calibration
+    curves: MeasuredCurves | None = None
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.topology.accelerator.device_type == "cuda"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates:
+    """Predictions for N candidates, row by row.
+
+    Attributes:
+        memory_low_bytes, memory_middle_bytes, memory_high_bytes: total of the rank that holds
+            most: reserved (allocated on CPU) plus context.
+        memory_categories: its allocated bytes by ``MEMORY_CATEGORIES``, [N, categories].
+        worst_rank: which pipeline rank that is.
+        step_low_s, step_middle_s, step_high_s: one optimizer step.
+        time_terms: its seconds by ``TERMS``, [N, terms].
+        tokens_per_s: of the whole job, at ``step_middle_s``.
+    """
+
+    basis: Basis
+    candidates: Candidates
+    memory_low_bytes: FloatArray
+    memory_middle_bytes: FloatArray
+    memory_high_bytes: FloatArray
+    memory_categories: FloatArray
+    worst_rank: IntArray
+    step_low_s: FloatArray
+    step_middle_s: FloatArray
+    step_high_s: FloatArray
+    time_terms: FloatArray
+    tokens_per_s: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.tokens_per_s)
+
+    def take(self, which: NDArray[np.bool_] | IntArray) -> "Estimates":
+        """The rows that a mask or an index array picks."""
+        rows = {
+            f.name: getattr(self, f.name)[which]
+            for f in fields(self)
+            if f.name not in ("basis", "candidates")
+        }
+        return Estimates(basis=self.basis, candidates=self.candidates.take(which), **rows)
+
+    def prediction(self, index: int) -> Prediction:
+        """One row, taken apart."""
+        calibration = self.basis.calibration
+        time = _time_breakdown(self.time_terms[index])
+        return Prediction(
+            memory=_memory_breakdown(self.memory_categories[index], self.basis),
+            time=time,
+            memory_total=Interval(
+                low=float(self.memory_low_bytes[index]),
+                middle=float(self.memory_middle_bytes[index]),
+                high=float(self.memory_high_bytes[index]),
+                basis=calibration.memory.basis,
+            ),
+            step_time=Interval(
+                low=float(self.step_low_s[index]),
+                middle=float(self.step_middle_s[index]),
+                high=float(self.step_high_s[index]),
+                basis=calibration.step_time.basis,
+            ),
+            tokens_per_s=float(self.tokens_per_s[index]),
+            binding=self._binding(index),
+            profile=f"{self.basis.profile.name} {self.basis.profile.version}",
+        )
+
+    def ranks(self, index: int) -> tuple[MemoryBreakdown, ...]:
+        """Peak memory of every pipeline rank of one row, the first stage's first."""
+        row = self.candidates.take(np.array([index]))
+        ((_, group),) = _groups(row, self.basis)
+        breakdowns = []
+        for shape in group.pipeline.ranks:
+            categories = rank_memory(shape, group).categories
+            by_category = np.array([categories[name][0] for name in MEMORY_CATEGORIES])
+            breakdowns.append(_memory_breakdown(by_category, self.basis))
+        return tuple(breakdowns)
+
+    def _binding(self, index: int) -> str:
+        """``memory`` when it does not fit, else the largest term."""
+        if self.memory_middle_bytes[index] > self.basis.topology.accelerator.memory_bytes:
+            return "memory"
+        name = TERMS[int(np.argmax(self.time_terms[index]))]
+        return f"exposed.{name}" if name in EXPOSED_TERMS else name
+
+
+def estimate(
+    model: ModelSpec,
+    training: TrainingSpec,
+    topology: Topology,
+    candidates: Candidates,
+    profile: EngineProfile,
+    *,
+    calibration: Calibration | None = None,
+    curves: MeasuredCurves | None = None,
+) -> Estimates:
+    """Memory and step time of every candidate; legality is the rules' business.
+
+    Args:
+        calibration: corrections and intervals; default: none, and those of the formulas alone.
+        curves: measured collectives that go before the formula.
+
+    Raises:
+        InputError: the accelerator has no rate for the precision asked for.
+    """
+    basis = Basis(
+        model=model,
+        training=training,
+        topology=topology,
+        profile=profile,
+        calibration=calibration or formula_only(topology, profile.name),
+        curves=curves,
+    )
+    count = len(candidates)
+    categories = np.zeros((count, len(MEMORY_CATEGORIES)))
+    worst_rank = np.zeros(count, dtype=np.int64)
+    terms = np.zeros((count, len(TERMS)))
+    rate = rates(topology.accelerator, training.precision.name, basis.calibration.compute.factor)
+    costs = CollectiveCosts(
+        topology=topology, curves=curves, factor=basis.calibration.collectives.factor
+    )
+    for rows, group in _groups(candidates, basis):
+        categories[rows], worst_rank[rows] = _memory(group)
+        terms[rows] = step_terms(group, machine_for(group, rate, costs))
+    terms *= basis.calibration.step_time.factor
+    return _with_intervals(categories, worst_rank, terms, candidates, basis)
+
+
+def _groups(candidates: Candidates, basis: Basis) -> Iterator[tuple[IntArray, LayoutGroup]]:
+    """Rows and layouts that share a pipeline and numerics, at most ``CHUNK_LAYOUTS`` at once."""
+    precision = basis.training.precision
+    for rows, pipeline, uses_cast in _shared_pipelines(candidates, basis):
+        for start in range(0, len(rows), CHUNK_LAYOUTS):
+            chunk = rows[start : start + CHUNK_LAYOUTS]
+            some = candidates.take(chunk)
+            yield (
+                chunk,
+                LayoutGroup(
+                    model=basis.model,
+                    training=basis.training,
+                    profile=basis.profile,
+                    pipeline=pipeline,
+                    numerics=cast(precision) if uses_cast else autocast(precision),
+                    candidates=some,
+                    columns=step_columns(some, basis.training, basis.profile),
+                ),
+            )
+
+
+def _shared_pipelines(
+    candidates: Candidates, basis: Basis
+) -> Iterator[tuple[IntArray, Pipeline, bool]]:
+    uses_cast = step_columns(candidates, basis.training, basis.profile).through_fsdp
+    keys = np.stack(
+        [candidates.pp, candidates.vpp, candidates.schedule, candidates.stage_split, uses_cast]
+    )
+    unique, group_of = np.unique(keys, axis=1, return_inverse=True)
+    by_group = np.argsort(group_of.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(group_of.ravel(), minlength=unique.shape[1]))
+    for key, rows in zip(unique.T, np.split(by_group, ends[:-1]), strict=True):
+        pp, vpp, schedule, split, is_cast = (int(part) for part in key)
+        stage_layers = candidates.stage_splits[split]
+        pipeline = Pipeline(
+            pp=pp,
+            vpp=vpp,
+            schedule=SCHEDULES[schedule],
+            stage_layers=stage_layers or even_stages(basis.model.num_hidden_layers, pp * vpp),
+            model=basis.model,
+        )
+        yield rows, pipeline, bool(is_cast)
+
+
+def _memory(group: LayoutGroup) -> tuple[FloatArray, IntArray]:
+    """Categories [n, categories] of the rank that holds most, and which it is."""
+    shapes = [shape for shape, _ in group.pipeline.distinct_ranks]
+    ranks = [rank_memory(shape, group) for shape in shapes]
+    worst = np.argmax(np.stack([rank.allocated for rank in ranks]), axis=0)
+    categories = [
+        np.choose(worst, [rank.categories[name] for rank in ranks]) for name in MEMORY_CATEGORIES
+    ]
+    rank_numbers = np.array([shape.rank for shape in shapes])
+    return np.stack(categories, axis=1), rank_numbers[worst]
+
+
+def _with_intervals(
+    categories: FloatArray,
+    worst_rank: IntArray,
+    terms: FloatArray,
+    candidates: Candidates,
+    basis: Basis,
+) -> Estimates:
+    memory, step = basis.calibration.memory, basis.calibration.step_time
+    total_bytes = _total_bytes(categories.sum(axis=1), basis)
+    step_s = terms.sum(axis=1)
+    return Estimates(
+        basis=basis,
+        candidates=candidates,
+        memory_low_bytes=total_bytes / memory.spread,
+        memory_middle_bytes=total_bytes,
+        memory_high_bytes=total_bytes * memory.spread,
+        memory_categories=categories,
+        worst_rank=worst_rank,
+        step_low_s=step_s / step.spread,
+        step_middle_s=step_s,
+        step_high_s=step_s * step.spread,
+        time_terms=terms,
+        tokens_per_s=basis.training.tokens_per_step / step_s,
+    )
+
+
+def _total_bytes(allocated: FloatArray, basis: Basis) -> FloatArray:
+    """What is held against the device; on CPU there is no caching allocator and no context."""
+    corrected = allocated * basis.calibration.memory.factor
+    if not basis.is_cuda:
+        return corrected
+    profile = basis.profile
+    return corrected * (1 + profile.allocator_overhead_fraction) + profile.context_bytes
+
+
+def _memory_breakdown(by_category: FloatArray, basis: Basis) -> MemoryBreakdown:
+    categories = {
+        name: round(float(value))
+        for name, value in zip(MEMORY_CATEGORIES, by_category, strict=True)
+    }
+    if not basis.is_cuda:
+        return MemoryBreakdown(**categories)
+    reserved = sum(categories.values()) * (1 + basis.profile.allocator_overhead_fraction)
+    return MemoryBreakdown(
+        **categories, reserved=round(reserved), context=basis.profile.context_bytes
+    )
+
+
+def _time_breakdown(terms: FloatArray) -> TimeBreakdown:
+    seconds = {name: float(value) for name, value in zip(TERMS, terms, strict=True)}
+    own = {name: seconds[name] for name in OWN_TERMS if name in TIME_TERMS}
+    exposed = {name: seconds[name] for name in EXPOSED_TERMS if seconds[name] > 0}
+    return TimeBreakdown(**own, exposed=exposed)

@@ -1,0 +1,30 @@
+"""Layouts that share a pipeline and a way of computing: the unit in which tier 1 works."""
+
+from dataclasses import dataclass
+
+from meshfit.mesh.candidates import Candidates
+from meshfit.predict.activations import Numerics
+from meshfit.predict.columns import StepColumns
+from meshfit.predict.schedule import Pipeline
+from meshfit.profile import EngineProfile
+from meshfit.workload.model import ModelSpec
+from meshfit.workload.training import TrainingSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutGroup:
+    """N layouts of one job, and what they have in common.
+
+    ``columns`` are derived from ``candidates``; both have N rows.
+    """
+
+    model: ModelSpec
+    training: TrainingSpec
+    profile: EngineProfile
+    pipeline: Pipeline
+    numerics: Numerics
+    candidates: Candidates
+    columns: StepColumns
+
+    def __len__(self) -> int:
+        return len(self.columns)

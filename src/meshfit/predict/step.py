@@ -1,0 +1,387 @@
+"""One optimizer step by term, for all layouts that share a pipeline.
+
+Terms are those of ``meshfit.breakdown.TimeBreakdown``: computation, what recomputation adds, every
+collective that no computation hides as ``COLLECTIVE.AXIS``, the pipeline's bubble, and the
+optimizer. They are the terms of the slowest pipeline rank, so their sum is the step.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.mesh.candidates import CP_METHODS
+from meshfit.predict.activations import BytesPerToken
+from meshfit.predict.collectives import AxisGroup, CollectiveCosts
+from meshfit.predict.columns import strides
+from meshfit.predict.compute import PartTime, Rates, head_time, layer_time, optimizer_s
+from meshfit.predict.group import LayoutGroup
+from meshfit.predict.parameters import ends_parameters, layer_parameters, on_rank, rank_parameters
+from meshfit.predict.schedule import RankShape, bubble_s
+from meshfit.workload.model import LayerSpec
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+EXPOSED_TERMS: tuple[str, ...] = (
+    "all_reduce.tp",
+    "all_gather.tp",
+    "reduce_scatter.tp",
+    "send_recv.cp",
+    "all_gather.cp",
+    "all_to_all.cp",
+    "all_gather.dp_shard",
+    "reduce_scatter.dp_shard",
+    "all_reduce.dp_shard",
+    "broadcast.dp_shard",
+    "all_reduce.dp_replicate",
+    "send_recv.pp",
+)
+OWN_TERMS: tuple[str, ...] = ("compute", "recompute", "bubble", "optimizer")
+TERMS: tuple[str, ...] = (*OWN_TERMS, *EXPOSED_TERMS)
+
+Terms = dict[str, FloatArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """Where the ranks of every axis lie.
+
+    ``states`` are the ranks that shard states, ``replicas`` those that hold equal shards, and
+    ``gradients`` those over which DDP sums gradients (all data-parallel ranks).
+    """
+
+    tp: AxisGroup
+    cp: AxisGroup
+    pp: AxisGroup
+    states: AxisGroup
+    replicas: AxisGroup
+    gradients: AxisGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a group of layouts runs on.
+
+    ``overlap`` is the share of computation under which communication can hide.
+    """
+
+    rates: Rates
+    costs: CollectiveCosts
+    overlap: float
+    axes: Axes
+
+
+def place_axes(group: LayoutGroup, costs: CollectiveCosts) -> Axes:
+    """Place the ranks of every axis on the topology in the engine's rank order."""
+    columns, apart = group.columns, strides(group.candidates, group.profile)
+    sharding = np.minimum(apart["dp_shard"], apart["cp"])
+    all_data = np.minimum(sharding, apart["dp_replicate"])
+    return Axes(
+        tp=costs.place(columns.tp, apart["tp"]),
+        cp=costs.place(columns.cp, apart["cp"]),
+        pp=costs.place(columns.pp, apart["pp"]),
+        states=costs.place(columns.state_shard, sharding),
+        replicas=costs.place(
+            columns.replicas, np.where(columns.shards_optimizer, apart["dp_replicate"], all_data)
+        ),
+        gradients=costs.place(columns.replicas * columns.state_shard, all_data),
+    )
+
+
+def machine_for(group: LayoutGroup, rates: Rates, costs: CollectiveCosts) -> Machine:
+    """The machine as ``group`` sees it. CPU ranks hide nothing: they carry out collectives too."""
+    is_cuda = costs.topology.accelerator.device_type == "cuda"
+    return Machine(
+        rates=rates,
+        costs=costs,
+        overlap=group.profile.overlap_fraction if is_cuda else 0.0,
+        axes=place_axes(group, costs),
+    )
+
+
+def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
+    """Seconds by term, [N, len(TERMS)], of the pipeline rank that takes longest."""
+    ranks_with_counts = group.pipeline.distinct_ranks
+    kinds = {kind for shape, _ in ranks_with_counts for kind, _ in _layers(shape)}
+    layers = {kind: _layer(kind, group, machine) for kind in kinds}
+    ranks = [_rank(shape, layers, group, machine) for shape, _ in ranks_with_counts]
+    counts = np.array([count for _, count in ranks_with_counts], dtype=np.float64)
+    micro_batches = group.columns.micro_batches
+    each = np.stack([_total(rank.per_micro_batch) for rank in ranks])
+    once = np.stack([_total(rank.once) for rank in ranks])
+    slowest = np.argmax(once + micro_batches * each, axis=0)
+    terms = np.zeros((len(group), len(TERMS)))
+    for column, name in enumerate(TERMS):
+        seconds = [rank.term(name, micro_batches) for rank in ranks]
+        terms[:, column] = np.choose(slowest, seconds)
+    slowest_s = np.choose(slowest, list(each))
+    terms[:, TERMS.index("bubble")] = bubble_s(group.pipeline, slowest_s, counts @ each)
+    return terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layer:
+    """One layer for one micro-batch, and the communication of its shard."""
+
+    time: PartTime
+    tp: Terms
+    """Of one forward; backward has the same."""
+    cp: Terms
+    gather: FloatArray
+    reduce: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rank:
+    per_micro_batch: Mapping[str, FloatArray]
+    once: Mapping[str, FloatArray]
+
+    def term(self, name: str, micro_batches: IntArray) -> FloatArray:
+        """Seconds of one term over the whole step."""
+        nothing = np.zeros(micro_batches.shape)
+        each = self.per_micro_batch.get(name, nothing)
+        return np.asarray(self.once.get(name, nothing) + micro_batches * each)
+
+
+def _layers(shape: RankShape) -> list[tuple[LayerSpec, int]]:
+    return [pair for chunk in shape.chunks for pair in chunk.layers]
+
+
+def _total(terms: Mapping[str, FloatArray]) -> FloatArray:
+    return np.asarray(sum(terms.values()))
+
+
+def _add(terms: Terms, more: Mapping[str, FloatArray], factor: float | FloatArray = 1.0) -> None:
+    for name, seconds in more.items():
+        terms[name] = terms.get(name, 0.0) + factor * seconds
+
+
+def _layer(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> _Layer:
+    parameters = on_rank(layer_parameters(kind, group.model), group.columns.tp)
+    return _Layer(
+        time=layer_time(kind, group, machine.rates),
+        tp=_between_blocks(group, machine, exchanges=2),
+        cp=_context_exchange(kind, group, machine),
+        gather=_gather_s(parameters, group, machine),
+        reduce=_reduce_s(parameters, group, machine),
+    )
+
+
+def _rank(
+    shape: RankShape, layers: Mapping[LayerSpec, _Layer], group: LayoutGroup, machine: Machine
+) -> _Rank:
+    columns = group.columns
+    each: Terms = {}
+    compute = _compute(shape, layers, group, machine)
+    each["compute"] = compute.forward + compute.backward
+    recomputed = sum(count * layers[kind].time.forward for kind, count in _layers(shape))
+    each["recompute"] = np.where(columns.recompute, recomputed, 0.0)
+    passes = np.where(columns.recompute, 3.0, 2.0)
+    for kind, count in _layers(shape):
+        _add(each, layers[kind].tp, count * passes)
+        _add(each, layers[kind].cp, count)
+    _add(each, _ends_tp(shape, group, machine))
+    _add(each, _pipeline_exchange(shape, group, machine))
+    sharding, once = _sharding(shape, layers, compute, group, machine)
+    _add(each, sharding)
+    _add(once, _replication(shape, compute, sharding, group, machine))
+    parameters = on_rank(rank_parameters(shape, group.model), columns.tp)
+    once["optimizer"] = optimizer_s(
+        parameters / np.where(columns.shards_optimizer, columns.state_shard, 1),
+        parameters / np.where(columns.shards_parameters, columns.state_shard, 1),
+        group.training,
+        machine.rates,
+    )
+    return _Rank(per_micro_batch=each, once=once)
+
+
+def _compute(
+    shape: RankShape, layers: Mapping[LayerSpec, _Layer], group: LayoutGroup, machine: Machine
+) -> PartTime:
+    forward = np.zeros(len(group))
+    backward = np.zeros(len(group))
+    for kind, count in _layers(shape):
+        forward += count * layers[kind].time.forward
+        backward += count * layers[kind].time.backward
+    if shape.chunks[-1].has_head:
+        head = head_time(group, machine.rates)
+        forward, backward = forward + head.forward, backward + head.backward
+    return PartTime(forward=forward, backward=backward)
+
+
+def _hidden(group: LayoutGroup, element_bytes: int) -> FloatArray:
+    """Bytes of the hidden states of one micro-batch, all of the sequence."""
+    return group.columns.tokens * float(group.model.hidden_size * element_bytes)
+
+
+def _between_blocks(group: LayoutGroup, machine: Machine, exchanges: int) -> Terms:
+    """Tensor parallelism around ``exchanges`` blocks, one way: an all_reduce after each, or with
+    sequence parallelism an all_gather before and a reduce_scatter after (2205.05198, section 4.2).
+    Exposed in full: what follows needs the result."""
+    if machine.axes.tp.is_single:
+        return {}
+    numerics, costs = group.numerics, machine.costs
+    is_sequence = group.columns.sequence_split > 1
+    reduced = _hidden(group, numerics.compute_bytes)
+    gathered = _hidden(group, numerics.residual_bytes)
+    all_reduce = exchanges * costs.seconds("all_reduce", reduced, machine.axes.tp)
+    all_gather = exchanges * costs.seconds("all_gather", gathered, machine.axes.tp)
+    scatter = exchanges * costs.seconds("reduce_scatter", reduced, machine.axes.tp)
+    return {
+        "all_reduce.tp": np.where(is_sequence, 0.0, all_reduce),
+        "all_gather.tp": np.where(is_sequence, all_gather, 0.0),
+        "reduce_scatter.tp": np.where(is_sequence, scatter, 0.0),
+    }
+
+
+def _ends_tp(shape: RankShape, group: LayoutGroup, machine: Machine) -> Terms:
+    """Embedding (half an exchange forward) and head (half of one each way, and its logits)."""
+    if machine.axes.tp.is_single:
+        return {}
+    terms: Terms = {}
+    half = _between_blocks(group, machine, exchanges=1)
+    if shape.chunks[0].has_embedding:
+        half_forward = {name: t for name, t in half.items() if name != "all_gather.tp"}
+        _add(terms, half_forward)
+    if shape.chunks[-1].has_head:
+        _add(terms, half)
+        if group.profile.gathers_logits:
+            logits = group.columns.tokens * float(
+                group.model.vocab_size * group.numerics.compute_bytes
+            )
+            seconds = machine.costs.seconds("all_gather", logits, machine.axes.tp)
+            _add(terms, {"all_gather.tp": seconds})
+    return terms
+
+
+def _context_exchange(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> Terms:
+    """Keys and values (or, for all_to_all, heads) of one layer, forward and backward.
+
+    ring and all_gather move k and v once forward and twice backward (again, and their gradients);
+    all_to_all moves q, k, v and the output once each way. The ring is taken as exposed too.
+    """
+    if machine.axes.cp.is_single:
+        return {}
+    columns, costs, attention = group.columns, machine.costs, kind.attention
+    element = group.numerics.compute_bytes
+    query = attention.num_attention_heads * attention.head_dim
+    key = attention.num_key_value_heads * attention.head_dim
+    local = BytesPerToken(tp=2.0 * key * element).on_rank(columns)
+    heads = BytesPerToken(tp=(2.0 * query + 2.0 * key) * element).on_rank(columns)
+    gathered = 3 * costs.seconds("all_gather", local * columns.cp, machine.axes.cp)
+    exchanged = 2 * costs.seconds("all_to_all", heads, machine.axes.cp)
+    method = group.candidates.cp_method
+    is_exchange = method == CP_METHODS.index("all_to_all")
+    is_gather = method == CP_METHODS.index("all_gather")
+    return {
+        "all_to_all.cp": np.where(is_exchange, exchanged, 0.0),
+        "all_gather.cp": np.where(is_gather, gathered, 0.0),
+        "send_recv.cp": np.where(is_exchange | is_gather, 0.0, gathered),
+    }
+
+
+def _pipeline_exchange(shape: RankShape, group: LayoutGroup, machine: Machine) -> Terms:
+    """What this rank waits for per micro-batch: hidden states forward, their gradients back."""
+    if machine.axes.pp.is_single:
+        return {}
+    received = sum((not chunk.has_embedding) + (not chunk.has_head) for chunk in shape.chunks)
+    boundary = _hidden(group, group.numerics.residual_bytes) / group.columns.sequence_split
+    return {
+        "send_recv.pp": received * machine.costs.seconds("send_recv", boundary, machine.axes.pp)
+    }
+
+
+def _gather_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> FloatArray:
+    size_bytes = parameters * group.training.precision.compute_bytes
+    seconds = machine.costs.seconds("all_gather", size_bytes, machine.axes.states)
+    return np.where(group.columns.shards_parameters, seconds, 0.0)
+
+
+def _reduce_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> FloatArray:
+    size_bytes = parameters * group.training.precision.gradient_bytes
+    seconds = machine.costs.seconds("reduce_scatter", size_bytes, machine.axes.states)
+    return np.where(group.columns.shards_parameters, seconds, 0.0)
+
+
+def _sharding(
+    shape: RankShape,
+    layers: Mapping[LayerSpec, _Layer],
+    compute: PartTime,
+    group: LayoutGroup,
+    machine: Machine,
+) -> tuple[Terms, Terms]:
+    """Exposed gathers and scatters of sharded states, per micro-batch and once a step.
+
+    Each layer's gather hides under the layer before it, each scatter under the one after; the
+    first gather, the last scatter and those of the root unit (embedding, head) have nothing to
+    hide under. Stage 2 gathers once a micro-batch, stage 3 again in backward; where whole
+    gradients are kept, scatters come once, at the end, with nothing beside them.
+    """
+    if machine.axes.states.is_single:
+        return {}, {}
+    columns, overlap = group.columns, machine.overlap
+    ends = on_rank(ends_parameters(shape, group.model), columns.tp)
+    root_gather, root_reduce = _gather_s(ends, group, machine), _reduce_s(ends, group, machine)
+    pairs = [(layers[kind], count) for kind, count in _layers(shape)]
+    gathers = sum((count * layer.gather for layer, count in pairs), start=np.zeros(len(columns)))
+    reduces = sum((count * layer.reduce for layer, count in pairs), start=np.zeros(len(columns)))
+    first_gather = pairs[0][0].gather if pairs else gathers
+    last_reduce = pairs[0][0].reduce if pairs else reduces
+
+    forward = root_gather + np.maximum(first_gather, gathers - overlap * compute.forward)
+    gathers_again = np.where(columns.frees_after_forward, gathers, 0.0)
+    reduces_now = np.where(columns.keeps_gradients, 0.0, reduces)
+    root_now = np.where(columns.keeps_gradients, 0.0, root_reduce)
+    unhidden = np.where(columns.frees_after_forward, first_gather, 0.0) + np.where(
+        columns.keeps_gradients, 0.0, last_reduce
+    )
+    in_backward = gathers_again + reduces_now
+    exposed = np.maximum(unhidden, in_backward - overlap * compute.backward)
+    share = np.divide(exposed, in_backward, out=np.zeros_like(exposed), where=in_backward > 0)
+
+    gathered_once = columns.keeps_gradients & ~columns.frees_after_forward & (columns.pp > 1)
+    per_micro_batch = {
+        "all_gather.dp_shard": np.where(gathered_once, 0.0, forward) + share * gathers_again,
+        "reduce_scatter.dp_shard": share * reduces_now + root_now,
+    }
+    once = {
+        "all_gather.dp_shard": np.where(gathered_once, forward, 0.0),
+        "reduce_scatter.dp_shard": np.where(columns.keeps_gradients, reduces + root_reduce, 0.0),
+    }
+    return per_micro_batch, once
+
+
+def _replication(
+    shape: RankShape,
+    compute: PartTime,
+    sharding: Mapping[str, FloatArray],
+    group: LayoutGroup,
+    machine: Machine,
+) -> Terms:
+    """Gradients summed over replicas once a step, and what ZeRO-1 sends after its update.
+
+    The sum hides under the last micro-batch's backward, less what the shards' own communication
+    has hidden there already; in a pipeline it comes after everything.
+    """
+    columns, precision, costs = group.columns, group.training.precision, machine.costs
+    parameters = on_rank(rank_parameters(shape, group.model), columns.tp)
+    held = parameters / np.where(columns.shards_parameters, columns.state_shard, 1)
+    size_bytes = held * precision.gradient_bytes
+    over_replicas = costs.seconds("all_reduce", size_bytes, machine.axes.replicas)
+    over_all = costs.seconds("all_reduce", size_bytes, machine.axes.gradients)
+    is_zero1 = columns.shards_optimizer & ~columns.shards_parameters
+    layers = max(1, sum(chunk.num_layers for chunk in shape.chunks))
+    room = np.where(columns.pp > 1, 0.0, machine.overlap * compute.backward)
+    room = np.where(columns.shards_parameters, room / 2, room)
+
+    def exposed(seconds: FloatArray) -> FloatArray:
+        return np.maximum(seconds / layers, seconds - room)
+
+    update = costs.seconds("broadcast", parameters * precision.parameter_bytes, machine.axes.states)
+    return {
+        "all_reduce.dp_replicate": np.where(is_zero1, 0.0, exposed(over_replicas)),
+        "all_reduce.dp_shard": np.where(is_zero1, exposed(over_all), 0.0),
+        "broadcast.dp_shard": np.where(is_zero1, update, 0.0),
+    }
