@@ -227,7 +227,7 @@ def _joined(files: Iterable[str]) -> bytes:
     pieces: list[bytes] = []
     room = MAX_TEXT_BYTES
     for file in files:
-        if room <= 0:
+        if room < 0:
             break
         try:
             with open(file, "rb") as stream:  # noqa: PTH123

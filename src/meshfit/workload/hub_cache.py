@@ -12,11 +12,10 @@ _REPO_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 def hub_cache() -> Path:
     """The cache folder that huggingface_hub uses: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or home."""
     if direct := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return Path(direct).expanduser()
+        return _expanded(direct)
     if home := os.environ.get("HF_HOME"):
-        return Path(home).expanduser() / "hub"
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "huggingface" / "hub"
+        return _expanded(home) / "hub"
+    return _expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface" / "hub"
 
 
 def cached_config(repo_id: str) -> Path | None:
@@ -30,11 +29,15 @@ def cached_config(repo_id: str) -> Path | None:
     try:
         configs = sorted(folder.glob(f"snapshots/*/{CONFIG_NAME}"), key=_written)
         main = _revision(folder)
-    except OSError:
+    except (OSError, ValueError):
         return None
     return next((config for config in configs if config.parent.name == main), None) or (
         configs[-1] if configs else None
     )
+
+
+def _expanded(folder: str) -> Path:
+    return Path(os.path.expanduser(folder))  # noqa: PTH111 (pathlib raises where no home is known)
 
 
 def _written(file: Path) -> float:

@@ -1,6 +1,7 @@
 """Models by name: the shipped catalogue, a file, a folder, or the local Hub cache."""
 
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -41,9 +42,7 @@ def read_model(name_or_path: str, base: Path | None = None) -> ModelSpec:
 
 def _locate(name_or_path: str, base: Path) -> Path:
     if name_or_path.strip():
-        path = base / name_or_path
-        if name_or_path.startswith("~"):
-            path = _expanded(name_or_path)
+        path = base / os.path.expanduser(name_or_path)  # noqa: PTH111 (keeps ~nobody as it is)
         if path_exists(path):
             return path
         if (config := cached_config(name_or_path)) is not None:
@@ -54,10 +53,3 @@ def _locate(name_or_path: str, base: Path) -> Path:
         f"model {shown(name_or_path)} is no name of the catalogue, no file or folder in"
         f" {base.absolute()}, and not in the Hub cache {hub_cache()}; {known}"
     )
-
-
-def _expanded(path: str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:  # no such user
-        return Path(path)

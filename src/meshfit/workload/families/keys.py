@@ -15,12 +15,13 @@ Config = Mapping[str, Any]
 
 MAX_LAYERS = 2**13
 MAX_HEADS = 2**16
-MAX_WIDTH = 2**22
+MAX_WIDTH = 2**20
 MAX_VOCABULARY = 2**24
 MAX_TOKENS = 2**31 - 1
 """Sizes beyond these are slips of the pen. Within them, bytes of training state fit 64 bits."""
 
 _short = reprlib.Repr()
+_short.maxlevel, _short.maxlist, _short.maxdict = 2, 3, 2
 _short.maxstring = _short.maxother = 60
 
 
