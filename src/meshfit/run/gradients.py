@@ -77,6 +77,11 @@ def save_gradients(parameters: Mapping[str, nn.Parameter], folder: Path) -> None
     save_file(gradients, folder / _FILE)
 
 
+def has_gradients(folder: Path) -> bool:
+    """Whether a reference of one process left its gradients in ``folder``."""
+    return (folder / _FILE).exists()
+
+
 @torch.no_grad()
 def compare_gradients(
     parameters: Mapping[str, nn.Parameter], mesh: RankMesh, reference: Path

@@ -1,7 +1,7 @@
 """The optimizer step of one rank: data, forward and backward, gradient norm, update."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,17 +16,8 @@ from meshfit.run.loss import token_loss_sum
 from meshfit.run.mesh import RankMesh
 from meshfit.run.optimizer import build_optimizer
 from meshfit.run.parallelize import RankModel
+from meshfit.workload.corpus import Corpus
 from meshfit.workload.training import TrainingSpec
-
-
-class Corpus(Protocol):
-    """What the trainer asks of ``workload.corpus``."""
-
-    def batch(self, step: int, first: int, count: int) -> Any:
-        """Token ids [count, sequence_length + 1] of sequences ``first`` ... of a step, int64."""
-
-    def valid_tokens(self, step: int) -> int:
-        """Tokens of a step's global batch that count in the loss."""
 
 
 class Trainer:
@@ -45,7 +36,7 @@ class Trainer:
         self.clock = StepClock(device)
         self._training = training
         self._layout = mesh.layout
-        self._mesh = mesh
+        self.mesh = mesh
         self._corpus = corpus
         self._device = device
         self._has_first = model.stages[0].is_first
@@ -53,17 +44,20 @@ class Trainer:
         self._runner = _build_runner(model, mesh, training, device)
         self._partial_gradients = _build_partial_gradients(parameters, mesh)
         self._norm = GlobalNorm(parameters, mesh)
-        self._optimizer = build_optimizer(parameters, training, mesh)
+        self.optimizer = build_optimizer(parameters, training, mesh)
         self._losses: list[Tensor] = []
         self._norms: list[Tensor] = []
 
-    def accumulate_gradients(self, step: int) -> None:
-        """Forward and backward of this rank's share of a step; leaves the whole step's gradients."""
+    def accumulate_gradients(self, step: int, *, loss_factor: float = 1.0) -> None:
+        """Forward and backward of this rank's share of a step; leaves the whole step's gradients.
+
+        ``loss_factor`` multiplies this rank's loss: an injected fault passes NaN.
+        """
         with self.clock.input_wait():
             inputs, labels = self._load(step)
         # Data parallelism averages over ranks; the loss is a mean over the step's valid tokens.
         scale = self._layout.data_parallel_size / self._corpus.valid_tokens(step)
-        loss = self._runner.run(inputs, labels, scale)
+        loss = self._runner.run(inputs, labels, scale * loss_factor)
         if self._partial_gradients is not None:
             self._partial_gradients.reduce()
         self._losses.append(loss)
@@ -74,13 +68,13 @@ class Trainer:
         if self._training.max_grad_norm is not None:
             self._norm.clip(norm, self._training.max_grad_norm)
         self._norms.append(norm)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def losses(self) -> list[float]:
         """Mean loss over valid tokens of every step so far, over all ranks (all must call)."""
         losses = torch.stack(self._losses).double()
-        if not self._has_last or self._mesh.index("tp") > 0:
+        if not self._has_last or self.mesh.index("tp") > 0:
             losses.zero_()  # tensor-parallel ranks compute the same loss; other stages have none
         if dist.is_initialized():
             dist.all_reduce(losses)
@@ -95,7 +89,7 @@ class Trainer:
         if not (self._has_first or self._has_last):
             return None, None
         count = self._training.global_batch_size // self._layout.data_parallel_size
-        first = self._mesh.data_parallel_index * count
+        first = self.mesh.data_parallel_index * count
         tokens = torch.from_numpy(self._corpus.batch(step, first, count))
         tokens = tokens.to(self._device, non_blocking=True)
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
@@ -141,9 +135,14 @@ class _Pipeline:
         losses: list[Tensor] = []
         arguments = (inputs,) if self._has_first else ()
         options = {"target": labels, "losses": losses} if self._has_last else {}
-        self._schedule.step(
-            *arguments, **options, return_outputs=False, loss_kwargs={"scale": scale}
-        )
+        try:
+            self._schedule.step(
+                *arguments, **options, return_outputs=False, loss_kwargs={"scale": scale}
+            )
+        except RuntimeError as error:
+            if error.__cause__ is not None:  # the pipeline words its own error over the real one
+                raise error.__cause__ from None
+            raise
         if not losses:
             return torch.zeros((), device=self._device)
         return torch.stack([loss.detach() for loss in losses]).sum()

@@ -1,0 +1,55 @@
+"""The world of ranks that torchrun started, and this one's device in it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """This process among the others."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+
+
+@contextmanager
+def join(device_type: str, collective_timeout_s: float) -> Iterator[Rank]:
+    """Meet the other ranks: NCCL between CUDA devices, Gloo between CPU processes.
+
+    A world of one starts no process group: the baseline shall owe nothing to communication.
+    """
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    device = _device(device_type)
+    if world_size > 1:
+        dist.init_process_group(
+            "nccl" if device_type == "cuda" else "gloo",
+            timeout=timedelta(seconds=collective_timeout_s),
+            device_id=device if device_type == "cuda" else None,
+        )
+    yield Rank(rank=rank, world_size=world_size, device=device)
+    if world_size > 1:
+        dist.destroy_process_group()
+
+
+def _device(device_type: str) -> torch.device:
+    if device_type == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device
+
+
+def gather(value: object) -> list:
+    """Every rank's ``value`` in rank order, on rank 0; empty elsewhere."""
+    if not dist.is_initialized():
+        return [value]
+    values = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(value, values)
+    return values or []

@@ -1,0 +1,35 @@
+"""One rank of one launch: ``torchrun ... -m meshfit.run.worker REQUEST.json OUTDIR``.
+
+Rank 0 writes ``OUTDIR/result.json`` as its last act; every rank writes heartbeats, and torchrun's
+error file when it fails. What is heavy is imported only after the first heartbeat.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from meshfit.record.heartbeat import HeartbeatWriter
+from meshfit.run.lifeline import hold_lifeline
+
+
+def main(argv: list[str]) -> None:
+    """Run the request of a file; ``argv`` holds its path and the folder for what comes of it."""
+    hold_lifeline()
+    request_path, folder = Path(argv[0]), Path(argv[1])
+    heartbeat = HeartbeatWriter(folder, int(os.environ.get("RANK", "0")))
+    heartbeat.beat("import")
+    from torch.distributed.elastic.multiprocessing.errors import record  # noqa: PLC0415
+
+    record(_run)(request_path, folder, heartbeat)
+
+
+def _run(request_path: Path, folder: Path, heartbeat: HeartbeatWriter) -> None:
+    from meshfit.record.files import read_request  # noqa: PLC0415
+    from meshfit.run.session import Session  # noqa: PLC0415
+
+    Session(read_request(request_path), folder, heartbeat).run()
+    heartbeat.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
