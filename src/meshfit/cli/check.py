@@ -9,7 +9,7 @@ from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.funnel.checking import EXIT_CODES, check_document
 from meshfit.job.read import read_job
-from meshfit.report.tables import check_view
+from meshfit.report.check import check_view
 
 
 def check(

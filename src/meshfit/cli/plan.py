@@ -6,7 +6,7 @@ import typer
 
 from meshfit.cli.jobs import JobPath
 from meshfit.cli.output import AsJson, print_json, stdout
-from meshfit.funnel.documents import plan_document
+from meshfit.funnel.plan_document import plan_document
 from meshfit.funnel.planning import make_plan
 from meshfit.job.read import read_job
 from meshfit.report.tables import plan_view

@@ -55,7 +55,7 @@ def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
             "capacity": capacity,
             "headroom": job.headroom_fraction,
             "interval": prediction.memory_total.as_json(),
-            "stages": [stage.as_json() for stage in estimates.stages(0)],
+            "stages": [stage.as_json() for stage in estimates.ranks(0)],
         },
         "time": prediction.time.as_json(),
         "interval": {"step_time": prediction.step_time.as_json()},

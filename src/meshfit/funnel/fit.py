@@ -17,9 +17,10 @@ from meshfit.compare.candidate import MeasuredCandidate, measured_candidate
 from meshfit.compare.choose import Choice, choose
 from meshfit.errors import InputError, NothingFitsError
 from meshfit.funnel.checking import require_legal
-from meshfit.funnel.documents import fit_document, plan_document
+from meshfit.funnel.fit_document import fit_document
 from meshfit.funnel.folder import RunFolder
 from meshfit.funnel.handover import export_winner
+from meshfit.funnel.plan_document import plan_document
 from meshfit.funnel.planning import Plan, estimate_candidates, make_plan
 from meshfit.funnel.progress import Progress
 from meshfit.funnel.proof import plan_proof

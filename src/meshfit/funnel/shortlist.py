@@ -1,68 +1,53 @@
 """Which layouts are really run: heuristics select candidates, never winners."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from meshfit.funnel.planning import Plan
-from meshfit.mesh.spec import LayoutSpec
 
 STRATEGIES = ("DDP", "FSDP2", "TP", "PP")
 """Each is represented by its best layout, where the space has one that fits."""
 
+_LOOKED_AT = 5000
+"""Best layouts that are looked through for a strategy or a new family: a large space holds far
+more of one family in a row than could ever be run."""
+
 
 def shortlist(plan: Plan, length: int) -> list[int]:
-    """Indices of the layouts to run, at most ``length``.
+    """Indices of the layouts to run, at most ``length``, the best predicted first.
 
     First the best layout of each strategy; then, in predicted order and new families before more
     of the same, layouts whose step time cannot be told from the best one's.
     """
-    ordered = [int(index) for index in plan.fitting_order()]
-    chosen: list[int] = []
-    for strategy in STRATEGIES:
-        index = _best_of(strategy, plan, ordered)
-        if index is not None and index not in chosen:
-            chosen.append(index)
+    ordered = [int(index) for index in plan.fitting_order()[:_LOOKED_AT]]
+    families = {index: plan.layout(index).family for index in ordered}
+    found = (_best_of(strategy, families) for strategy in STRATEGIES)
+    chosen = list(dict.fromkeys(index for index in found if index is not None))
     chosen.sort(key=ordered.index)
-    for index in _contenders(plan, ordered, chosen):
-        if len(chosen) >= length:
-            break
-        chosen.append(index)
-    return chosen[:length]
+    more = _contenders(plan, families, chosen)
+    return [*chosen, *islice(more, max(0, length - len(chosen)))][:length]
 
 
-def _best_of(strategy: str, plan: Plan, ordered: list[int]) -> int | None:
+def _best_of(strategy: str, families: dict[int, str]) -> int | None:
     """The best layout that is nothing but ``strategy``, else the best one that contains it."""
-    containing = None
-    for index in ordered:
-        parts = plan.layout(index).family.split("+")
-        if parts == [strategy]:
-            return index
-        if containing is None and strategy in parts:
-            containing = index
-    return containing
+    pure = (index for index, family in families.items() if family == strategy)
+    mixed = (index for index, family in families.items() if strategy in family.split("+"))
+    return next(pure, next(mixed, None))
 
 
-def _contenders(plan: Plan, ordered: list[int], chosen: list[int]) -> Iterator[int]:
-    if not ordered:
-        return
-    best = plan.estimates.prediction(ordered[0]).step_time
-    overlapping = [
+def _contenders(plan: Plan, families: dict[int, str], chosen: list[int]) -> Iterator[int]:
+    """Layouts that may be as fast as the best one: one of each new family, then the others."""
+    fastest_high_s = min((plan.estimates.step_high_s[index] for index in families), default=0.0)
+    may_win = [
         index
-        for index in ordered
-        if index not in chosen and plan.estimates.prediction(index).step_time.overlaps(best)
+        for index in families
+        if index not in chosen and plan.estimates.step_low_s[index] <= fastest_high_s
     ]
-    seen = {plan.layout(index).family for index in chosen}
-    later = []
-    for index in overlapping:
-        family = plan.layout(index).family
-        if family in seen:
-            later.append(index)
-        else:
-            seen.add(family)
-            yield index
-    yield from later
-
-
-def single_layouts(layouts: list[LayoutSpec], more: LayoutSpec | None) -> list[LayoutSpec]:
-    """``layouts`` with ``more`` ahead, each once."""
-    ahead = [more] if more is not None else []
-    return list(dict.fromkeys(ahead + layouts))
+    seen = {families[index] for index in chosen}
+    first_of_family = []
+    for index in may_win:
+        if families[index] not in seen:
+            seen.add(families[index])
+            first_of_family.append(index)
+    yield from first_of_family
+    yield from (index for index in may_win if index not in first_of_family)

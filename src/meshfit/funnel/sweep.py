@@ -16,7 +16,6 @@ from meshfit.funnel.progress import Progress
 from meshfit.funnel.tasks import CANDIDATE_PURPOSES, Task, TaskKey, key_of
 from meshfit.job.spec import RunSpec
 from meshfit.launch.supervise import launch
-from meshfit.record.files import RESULT_NAME, read_result
 from meshfit.record.schema import Parity, ParityKind, Purpose, Record, RunResult
 from meshfit.record.store import RecordStore
 
@@ -92,8 +91,7 @@ def _run(task: Task, run: RunSpec, folder: RunFolder, rows: Rows, progress: Prog
         port=run.port,
         on_progress=progress.update,
     )
-    result = read_result(task.folder / RESULT_NAME) if ended.outcome == "ok" else None
-    parity = _judge(task, result, rows) if result and task.is_candidate else None
+    parity = _judge(task, ended.result, rows) if ended.result and task.is_candidate else None
     return Record(
         plan_hash=task.request.plan_hash,
         candidate=task.request.candidate,
@@ -103,7 +101,7 @@ def _run(task: Task, run: RunSpec, folder: RunFolder, rows: Rows, progress: Prog
         outcome="parity_failed" if parity and not parity.ok else ended.outcome,
         started_at=started_at,
         seconds=time.monotonic() - started,
-        result=result,
+        result=ended.result,
         parity=parity,
         failure=ended.failure,
         prediction=task.request.prediction,

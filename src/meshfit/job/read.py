@@ -148,7 +148,7 @@ def _global_batch(value: str | int, sequence_length: int, notes: list[str]) -> i
         raise InputError(
             f"workload.global_batch {text!r}: write it like '128 sequences' or '4M tokens'"
         )
-    count = parse_count(number_text, "batch")
+    count = parse_count(number_text, "workload.global_batch")
     if count <= 0:
         raise InputError(f"workload.global_batch {text!r} must be greater than 0")
     if not unit.startswith("token"):

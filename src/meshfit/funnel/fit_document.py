@@ -1,4 +1,4 @@
-"""The documents that ``plan --json`` and ``fit --json`` print, put together from their parts."""
+"""What ``fit --json`` prints: everything a reader of the comparison needs, in one document."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -6,22 +6,19 @@ from typing import Any, cast
 
 from meshfit.compare.candidate import MeasuredCandidate
 from meshfit.compare.choose import Choice
-from meshfit.funnel.planning import Plan
 from meshfit.funnel.sweep import SweepEnd, device_seconds
 from meshfit.job.spec import Job
 from meshfit.record.schema import Record, SweepPlan
 from meshfit.report.documents import (
+    SCHEMA_VERSION,
     CandidateDocument,
     FitDocument,
     PlanDocument,
     ReferenceDocument,
     WinnerDocument,
     candidate,
-    plan_candidate,
 )
 from meshfit.workload.inventory import inventory
-
-SCHEMA_VERSION = 1
 
 CPU_NOTICE = (
     "CPU ranks: parity and memory are real, but the speed order of these ranks says nothing about "
@@ -34,30 +31,6 @@ ABSENT_ON_CPU = {
     "exposed": "exposed communication is not measured by this version",
 }
 ABSENT_ON_CUDA = {"exposed": "exposed communication is not measured by this version"}
-
-
-def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
-    """The best ``top`` candidates, the size of the space, and what each tier took."""
-    capacity = plan.job.topology.accelerator.memory_bytes
-    return PlanDocument(
-        schema_version=SCHEMA_VERSION,
-        job={"name": plan.job.name, "model": plan.job.model.name, "engine": plan.job.profile.name},
-        space={"legal": len(plan), "rejected": plan.generated.rejected},
-        seconds=sum(plan.seconds_by_tier.values()),
-        seconds_by_tier=plan.seconds_by_tier,
-        headroom=plan.job.headroom_fraction,
-        notes=list(plan.job.notes),
-        candidates=[
-            plan_candidate(
-                layout=plan.layout(index),
-                prediction=plan.estimates.prediction(index),
-                verdict=plan.verdict(index),
-                capacity_bytes=capacity,
-                baseline=plan.layout(index) == plan.job.baseline,
-            )
-            for index in map(int, plan.order[:top])
-        ],
-    )
 
 
 def fit_document(

@@ -1,0 +1,28 @@
+"""What ``plan --json`` prints."""
+
+from meshfit.funnel.planning import Plan
+from meshfit.report.documents import SCHEMA_VERSION, PlanDocument, plan_candidate
+
+
+def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
+    """The best ``top`` candidates, the size of the space, and what each tier took."""
+    capacity = plan.job.topology.accelerator.memory_bytes
+    return PlanDocument(
+        schema_version=SCHEMA_VERSION,
+        job={"name": plan.job.name, "model": plan.job.model.name, "engine": plan.job.profile.name},
+        space={"legal": len(plan), "rejected": plan.generated.rejected},
+        seconds=sum(plan.seconds_by_tier.values()),
+        seconds_by_tier=plan.seconds_by_tier,
+        headroom=plan.job.headroom_fraction,
+        notes=list(plan.job.notes),
+        candidates=[
+            plan_candidate(
+                layout=plan.layout(index),
+                prediction=plan.estimates.prediction(index),
+                verdict=plan.verdict(index),
+                capacity_bytes=capacity,
+                baseline=plan.layout(index) == plan.job.baseline,
+            )
+            for index in map(int, plan.order[:top])
+        ],
+    )

@@ -1,0 +1,83 @@
+"""The terminal view of ``check --json``: verdict, violations, memory per pipeline rank, time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshfit.breakdown import MEMORY_CATEGORIES
+from meshfit.report.tables import violations_list
+from meshfit.units import format_bytes, format_duration, format_percent
+
+_STYLES = {"fits": "bold green", "tight": "bold yellow", "does_not_fit": "bold red"}
+
+
+def check_view(document: Mapping[str, Any], *, groups: bool = False) -> RenderableType:
+    """Everything ``check`` knows of one layout; ``groups`` adds the ranks of every axis."""
+    parts: list[RenderableType] = [_headline(document)]
+    if document["violations"]:
+        parts.append(violations_list(document["violations"]))
+    else:
+        parts += [_memory_table(document["memory"]), _time_table(document)]
+    parts += [Text(f"• {line}") for line in (*document["advice"], *document["notes"])]
+    if groups and document.get("groups"):
+        parts.append(_groups_table(document["groups"]))
+    return Group(*parts)
+
+
+def _headline(document: Mapping[str, Any]) -> Text:
+    verdict = document["verdict"]
+    words = Text(f"{document['label']}: ")
+    words.append(verdict.replace("_", " "), style=_STYLES.get(verdict, "bold red"))
+    memory = document["memory"]
+    if memory:
+        high, capacity = memory["interval"]["high"], memory["capacity"]
+        words.append(
+            f"  (at most {format_bytes(high)} of {format_bytes(capacity)}, "
+            f"{format_percent(1 - high / capacity)} left; {format_percent(memory['headroom'])} asked)"
+        )
+    return words
+
+
+def _memory_table(memory: Mapping[str, Any]) -> Table:
+    table = Table(title="Memory of each pipeline rank at its peak", title_justify="left")
+    table.add_column("category")
+    stages = memory["stages"]
+    for index in range(len(stages)):
+        table.add_column(f"rank {index}", justify="right")
+    shown = [name for name in MEMORY_CATEGORIES if any(stage[name] for stage in stages)]
+    for name in (*shown, "reserved", "context", "total"):
+        if any(stage[name] for stage in stages):
+            cells = [format_bytes(stage[name]) if stage[name] else "–" for stage in stages]
+            table.add_row(name.replace("_", " "), *cells)
+    return table
+
+
+def _time_table(document: Mapping[str, Any]) -> Table:
+    step = document["interval"]["step_time"]
+    table = Table(
+        title=(
+            f"One optimizer step: {format_duration(step['middle'])} "
+            f"({format_duration(step['low'])} to {format_duration(step['high'])}, "
+            f"{step['basis'].replace('_', ' ')})"
+        ),
+        title_justify="left",
+    )
+    table.add_column("term")
+    table.add_column("time", justify="right")
+    for term, seconds in document["time"].items():
+        if term != "step" and seconds:
+            table.add_row(term, format_duration(seconds))
+    return table
+
+
+def _groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="Groups of every axis", title_justify="left")
+    for column in ("axis", "ranks", "hosts", "level"):
+        table.add_column(column)
+    for group in groups:
+        ranks = ", ".join(map(str, group["ranks"]))
+        table.add_row(group["axis"], ranks, ", ".join(group["hosts"]), group["level"])
+    return table
