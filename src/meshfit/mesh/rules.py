@@ -17,7 +17,7 @@ __all__ = ["Rule", "Violation", "allowed", "refused", "rules_of", "violations"]
 BoolArray = NDArray[np.bool_]
 
 _SEARCHED_VALUES = 4096
-"""Integers tried from 1, and around a given value, when legal values of a subject are named."""
+"""Integers tried from 1, and on both sides of a given value, when legal values are named."""
 
 
 def rules_of(profile: EngineProfile) -> tuple[Rule, ...]:
@@ -94,10 +94,9 @@ def _values_of(subject: str, facts: Facts) -> NDArray[Any]:
     }
     if subject in policies:
         return np.array(policies[subject])
-    value = facts[subject]
-    low = np.arange(1, _SEARCHED_VALUES + 1)
-    near = np.arange(max(1, value - _SEARCHED_VALUES), max(1, value + _SEARCHED_VALUES + 1))
-    return np.union1d(low, near)
+    from_one = np.arange(1, _SEARCHED_VALUES + 1)
+    around = np.arange(facts[subject] - _SEARCHED_VALUES, facts[subject] + _SEARCHED_VALUES + 1)
+    return np.concatenate([from_one, around[around > _SEARCHED_VALUES]])
 
 
 def _around(values: list[Any], given: Any) -> list[Any]:

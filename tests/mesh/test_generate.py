@@ -1,0 +1,201 @@
+import itertools
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshfit.engines import engine_profile
+from meshfit.errors import InputError
+from meshfit.mesh.candidates import RECOMPUTE, SCHEDULES
+from meshfit.mesh.facts import facts_of
+from meshfit.mesh.generate import divisors, generate
+from meshfit.mesh.rules import violations
+from meshfit.mesh.search import SearchSpec
+from meshfit.mesh.spec import LayoutSpec
+
+NATIVE = engine_profile("native")
+
+
+def layouts_of(generated):
+    candidates = generated.candidates
+    return [candidates.layout(index) for index in range(len(candidates))]
+
+
+def brute_force(model, training, topology):
+    """Every canonical layout that breaks no rule, by nested loops over plain numbers."""
+    known = facts_of(model=model, training=training, topology=topology)
+    world = topology.num_accelerators
+    degrees = range(1, world + 1)
+    return {
+        layout
+        for pp, dp_replicate, dp_shard, cp, tp in itertools.product(degrees, repeat=5)
+        if pp * dp_replicate * dp_shard * cp * tp == world
+        for vpp, schedule in itertools.product((1, 2, 4), SCHEDULES)
+        if pp > 1 or (vpp == 1 and schedule == "1f1b")
+        for zero_stage in (0, 1, 2, 3)
+        if (dp_shard > 1) == (zero_stage > 0)
+        for ep, micro_batch_size, recompute in itertools.product((1, 2), (1, 2, 3, 4), RECOMPUTE)
+        for layout in [
+            LayoutSpec(
+                dp_replicate=dp_replicate,
+                dp_shard=dp_shard,
+                tp=tp,
+                sp=tp > 1,
+                cp=cp,
+                pp=pp,
+                vpp=vpp,
+                schedule=schedule,
+                ep=ep,
+                zero_stage=zero_stage,
+                micro_batch_size=micro_batch_size,
+                recompute=recompute,
+            )
+        ]
+        if not violations(known | facts_of(layout=layout), NATIVE)
+    }
+
+
+@pytest.mark.parametrize(
+    ("world", "model_keys"),
+    [
+        (1, {}),
+        (2, {}),
+        (4, {}),
+        (6, {}),
+        (3, {"layers": 3, "heads": 6, "key_value_heads": 6}),
+        (4, {"layers": 3, "heads": 6, "key_value_heads": 6}),
+        (4, {"tied": True}),
+        (4, {"model_type": "gpt2"}),
+    ],
+)
+def test_exactly_the_legal_layouts_are_generated(
+    make_model, make_training, make_topology, world, model_keys
+):
+    given_parts = (
+        make_model(**model_keys),
+        make_training(global_batch_size=4),
+        make_topology(per_host=world),
+    )
+    generated = layouts_of(generate(*given_parts, NATIVE))
+    assert len(set(generated)) == len(generated)
+    assert set(generated) == brute_force(*given_parts)
+
+
+jobs = st.fixed_dictionaries(
+    {
+        "world": st.integers(1, 24),
+        "layers": st.integers(1, 9),
+        "heads": st.sampled_from([1, 4, 6, 12]),
+        "vocab_size": st.sampled_from([500, 501, 512]),
+        "sequence_length": st.sampled_from([60, 64, 65]),
+        "global_batch_size": st.integers(1, 24),
+    }
+)
+
+
+@given(jobs)
+@settings(deadline=None)
+def test_the_planner_never_proposes_what_the_check_refuses(
+    make_model, make_training, make_topology, job
+):
+    model = make_model(
+        layers=job["layers"],
+        heads=job["heads"],
+        key_value_heads=job["heads"],
+        vocab_size=job["vocab_size"],
+    )
+    training = make_training(
+        sequence_length=job["sequence_length"], global_batch_size=job["global_batch_size"]
+    )
+    topology = make_topology(per_host=job["world"])
+    known = facts_of(model=model, training=training, topology=topology)
+    generated = generate(model, training, topology, NATIVE)
+    for layout in layouts_of(generated):
+        assert violations(known | facts_of(layout=layout), NATIVE) == ()
+    assert generated.considered == len(generated.candidates) + sum(generated.rejected.values())
+
+
+def test_each_rejected_layout_is_counted_under_one_rule(make_model, make_training, make_topology):
+    generated = generate(
+        make_model(heads=6, key_value_heads=3),
+        make_training(),
+        make_topology(per_host=2),
+        NATIVE,
+        SearchSpec(cp=(1,), micro_batch_size=(1,), recompute=("none",), pp=(1,)),
+    )
+    # dp_replicate=2; dp_shard=2 at stages 1, 2, 3; tp=2, whose three kv heads it would cut
+    assert generated.considered == 5
+    assert generated.rejected == {"key_value_heads_divisible": 1}
+    assert [layout.label for layout in layouts_of(generated)] == [
+        "dp_shard=2,zero_stage=1",
+        "dp_shard=2,zero_stage=2",
+        "dp_shard=2,zero_stage=3",
+        "dp_replicate=2",
+    ]
+
+
+def test_bounds_and_pins_are_kept(make_model, make_training, make_topology):
+    search = SearchSpec(
+        tp=(2,),
+        pp=(1, 2),
+        sp=(False, True),
+        schedule=("gpipe",),
+        zero_stage=(3,),
+        micro_batch_size=(1, 2),
+        recompute=("full",),
+    )
+    generated = layouts_of(
+        generate(make_model(), make_training(), make_topology(per_host=8), NATIVE, search)
+    )
+    assert generated
+    for layout in generated:
+        assert layout.tp == 2
+        assert layout.pp in (1, 2)
+        assert layout.schedule == ("gpipe" if layout.pp > 1 else "1f1b")
+        assert layout.zero_stage == (3 if layout.dp_shard > 1 else 0)
+        assert layout.micro_batch_size in (1, 2)
+        assert layout.recompute == "full"
+    assert {layout.sp for layout in generated} == {False, True}
+
+
+def test_a_bound_that_no_mesh_meets_leaves_nothing(make_model, make_training, make_topology):
+    generated = generate(
+        make_model(), make_training(), make_topology(per_host=8), NATIVE, SearchSpec(tp=(3,))
+    )
+    assert len(generated.candidates) == 0
+    assert generated.considered == 0
+
+
+def test_an_unknown_policy_is_refused_with_the_nearest(make_model, make_training, make_topology):
+    with pytest.raises(InputError, match=r"search.schedule: unknown .* 'gpip'; .* 'gpipe'"):
+        generate(
+            make_model(),
+            make_training(),
+            make_topology(per_host=2),
+            NATIVE,
+            SearchSpec(schedule=("gpip",)),
+        )
+
+
+def test_the_space_of_a_large_job_takes_well_under_a_second(
+    make_model, make_training, make_topology
+):
+    """A 405B-shaped model on 16,384 GPUs, micro-batches 1 to 8, every policy."""
+    model = make_model(
+        layers=126, heads=128, key_value_heads=8, vocab_size=128256, intermediate_size=53248
+    )
+    training = make_training(sequence_length=8192, global_batch_size=2048)
+    topology = make_topology(per_host=8, hosts=2048)
+    started = time.perf_counter()
+    generated = generate(
+        model, training, topology, NATIVE, SearchSpec(micro_batch_size=(1, 2, 4, 8))
+    )
+    assert time.perf_counter() - started < 1.0
+    assert generated.considered > 1_000_000
+    assert len(generated.candidates) > 1_000
+
+
+@given(st.integers(1, 5000))
+def test_divisors_are_all_and_only_those(number):
+    assert divisors(number) == tuple(d for d in range(1, number + 1) if number % d == 0)

@@ -1,0 +1,236 @@
+import string
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshfit.engines import engine_profile
+from meshfit.mesh.candidates import Candidates
+from meshfit.mesh.facts import DEGREES, facts_of
+from meshfit.mesh.rulebook import POSITIVE, RULES
+from meshfit.mesh.rules import allowed, refused, violations
+from meshfit.mesh.spec import LayoutSpec, make_layout
+
+NATIVE = engine_profile("native")
+
+
+def broken(**facts):
+    return {violation.rule: violation for violation in violations(facts, NATIVE)}
+
+
+def test_a_message_names_the_rule_the_values_and_all_legal_values():
+    violation = broken(num_attention_heads=52, tp=3)["attention_heads_divisible"]
+    assert violation.message == (
+        "52 attention heads cannot be divided by tp=3; valid tp: [1, 2, 4, 13, 26, 52]"
+    )
+    assert violation.values == {"num_attention_heads": 52, "tp": 3}
+    assert violation.nearest == (1, 2, 4, 13, 26, 52)
+    assert violation.module == "attention"
+
+
+def test_nearest_values_are_one_below_and_one_above():
+    violation = broken(global_batch_size=37, data_parallel_size=4, micro_batch_size=2)[
+        "global_batch_divisible"
+    ]
+    assert violation.message == (
+        "global_batch 37 is not a multiple of dp*micro_batch = 8; nearest 32 or 40"
+    )
+    assert violation.nearest == (32, 40)
+
+
+@given(value=st.integers(1, 50_000), divisor=st.integers(2, 64))
+def test_nearest_values_are_the_nearest(value, divisor):
+    found = broken(sequence_length=value, tp=divisor, sp=True)
+    if value % divisor == 0:
+        assert found == {}
+    else:
+        below = value // divisor * divisor
+        nearest = (below, below + divisor) if below else (divisor,)
+        assert found["sequence_divisible_by_tp"].nearest == nearest
+
+
+def test_nearest_values_are_found_far_from_one():
+    violation = broken(sequence_length=1_000_001, tp=2, sp=True)["sequence_divisible_by_tp"]
+    assert violation.nearest == (1_000_000, 1_000_002)
+
+
+def test_all_violations_come_at_once(make_model, make_training, make_topology):
+    layout = make_layout({"tp": 3, "cp": 2, "offload": "cpu", "recompute": "selective"})
+    facts = facts_of(
+        model=make_model(),
+        training=make_training(),
+        topology=make_topology(per_host=8),
+        layout=layout,
+    )
+    assert {violation.rule for violation in violations(facts, NATIVE)} == {
+        "world_size",
+        "attention_heads_divisible",
+        "key_value_heads_divisible",
+        "intermediate_size_divisible",
+        "vocabulary_divisible",
+        "sequence_divisible_by_tp",
+        "sequence_divisible_by_cp",
+        "context_parallel_not_run",
+        "offload_not_run",
+        "recompute_known",
+    }
+
+
+def test_rules_whose_facts_are_missing_are_skipped():
+    assert broken(tp=3) == {}
+    assert broken(num_attention_heads=52) == {}
+
+
+@pytest.mark.parametrize("size", [0, -2])
+def test_a_size_below_one_is_named_and_divides_nothing(size):
+    violations_found = broken(tp=size, num_attention_heads=8)
+    assert set(violations_found) == {"positive"}
+    assert violations_found["positive"].message == (f"tp must be at least 1, not {size}; nearest 1")
+
+
+def test_no_value_helps_is_said():
+    facts = {"world": 8, "dp_replicate": 1, "dp_shard": 1, "cp": 1, "tp": 3, "pp": 1}
+    assert broken(**facts)["world_size"].message.endswith("; no dp_shard makes it legal")
+    assert broken(**facts | {"tp": 2})["world_size"].nearest == (4,)
+
+
+def test_an_option_has_the_engines_own_name():
+    profile = replace(NATIVE, option_names={"tp": "--tensor-model-parallel-size"})
+    [violation] = violations({"num_attention_heads": 4, "tp": 8}, profile)
+    assert violation.option == "--tensor-model-parallel-size"
+    assert violation.message.endswith("valid --tensor-model-parallel-size: [1, 2, 4]")
+
+
+@pytest.mark.parametrize(
+    ("rule", "legal", "illegal"),
+    [
+        ("key_value_heads_divisible", {"num_key_value_heads": 8, "tp": 4}, {"tp": 16}),
+        ("intermediate_size_divisible", {"intermediate_size": 96, "tp": 8}, {"tp": 64}),
+        ("vocabulary_divisible", {"vocab_size": 65536, "tp": 2}, {"vocab_size": 65535}),
+        ("sequence_parallel_needs_tensor_parallel", {"sp": True, "tp": 2}, {"tp": 1}),
+        (
+            "sequence_divisible_by_cp",
+            {"sequence_length": 64, "cp": 4, "tp": 2, "sp": True},
+            {"sequence_length": 72},
+        ),
+        ("context_parallel_not_run", {"cp": 1}, {"cp": 2}),
+        ("layers_fill_stages", {"num_hidden_layers": 8, "pp": 4, "vpp": 2}, {"vpp": 4}),
+        ("stage_layers_one_per_stage", {"stage_layers_length": 2, "pp": 2, "vpp": 1}, {"vpp": 2}),
+        (
+            "stage_layers_cover_model",
+            {"stage_layers_sum": 8, "num_hidden_layers": 8},
+            {"stage_layers_sum": 7},
+        ),
+        ("stage_layers_positive", {"stage_layers_min": 1}, {"stage_layers_min": 0}),
+        ("schedule_known", {"schedule": "gpipe"}, {"schedule": "zbv"}),
+        ("virtual_stages_need_pipeline", {"vpp": 2, "pp": 2}, {"pp": 1}),
+        (
+            "virtual_stages_need_interleaving",
+            {"vpp": 2, "schedule": "interleaved_1f1b"},
+            {"schedule": "1f1b"},
+        ),
+        (
+            "interleaving_needs_virtual_stages",
+            {"vpp": 2, "schedule": "interleaved_1f1b"},
+            {"vpp": 1},
+        ),
+        (
+            "one_f_one_b_fills_pipeline",
+            {"schedule": "1f1b", "num_micro_batches": 4, "pp": 4},
+            {"num_micro_batches": 3},
+        ),
+        (
+            "interleaving_in_whole_rounds",
+            {"schedule": "interleaved_1f1b", "num_micro_batches": 8, "pp": 4},
+            {"num_micro_batches": 6},
+        ),
+        ("zero_stage_known", {"zero_stage": 2}, {"zero_stage": 4}),
+        ("zero_stage_matches_dp_shard", {"zero_stage": 3, "dp_shard": 2}, {"zero_stage": 0}),
+        ("zero_stage_matches_dp_shard", {"zero_stage": 0, "dp_shard": 1}, {"zero_stage": 3}),
+        ("zero1_runs_alone", {"zero_stage": 1, "tp": 1, "pp": 1, "dp_replicate": 1}, {"pp": 2}),
+        ("zero1_runs_alone", {"zero_stage": 1, "tp": 1, "pp": 1, "dp_replicate": 1}, {"tp": 2}),
+        ("expert_parallel_needs_experts", {"num_experts": 8, "ep": 1}, {"num_experts": 0, "ep": 2}),
+        ("experts_divisible", {"num_experts": 8, "ep": 1}, {"ep": 3}),
+        (
+            "experts_fold_into_dense_ranks",
+            {"dp_shard": 2, "cp": 1, "tp": 2, "ep": 1, "etp": 1},
+            {"ep": 8},
+        ),
+        ("expert_tensor_parallel_needs_expert_parallel", {"etp": 1, "ep": 1}, {"etp": 2}),
+        ("expert_parallel_not_run", {"ep": 1}, {"ep": 2}),
+        ("tied_embeddings_on_one_stage", {"tie_word_embeddings": True, "pp": 1}, {"pp": 2}),
+        ("gpt2_without_tensor_parallel", {"model_type": "gpt2", "tp": 1}, {"tp": 2}),
+        ("gpt2_without_pipeline", {"model_type": "gpt2", "pp": 1}, {"pp": 2}),
+        ("recompute_known", {"recompute": "full"}, {"recompute": "selective"}),
+        ("offload_not_run", {"offload": "none"}, {"offload": "cpu"}),
+    ],
+)
+def test_each_rule_of_the_native_engine_holds_and_breaks(rule, legal, illegal):
+    assert rule not in broken(**legal)
+    assert rule in broken(**legal | illegal)
+
+
+@pytest.mark.parametrize("reason", ["planned with the execution of every strategy"])
+def test_what_is_not_run_yet_says_that_it_is_planned(reason):
+    assert reason in broken(cp=2)["context_parallel_not_run"].message
+    assert reason in broken(ep=2)["expert_parallel_not_run"].message
+
+
+def test_gpipe_runs_with_fewer_micro_batches_than_stages():
+    assert broken(schedule="gpipe", num_micro_batches=2, pp=4) == {}
+
+
+@pytest.mark.parametrize("rule", [*RULES.values(), *POSITIVE], ids=lambda rule: rule.name)
+def test_a_message_uses_only_facts_that_its_rule_needs(rule):
+    used = {name for _, name, _, _ in string.Formatter().parse(rule.message) if name}
+    assert used <= {*rule.needs, "engine"}
+    assert rule.subject in rule.needs
+    assert rule.reason
+
+
+def test_a_profile_names_rules_that_exist():
+    assert set(NATIVE.rules) <= set(RULES)
+
+
+layouts = st.builds(
+    LayoutSpec,
+    dp_replicate=st.integers(1, 4),
+    dp_shard=st.integers(1, 4),
+    tp=st.integers(1, 6),
+    sp=st.booleans(),
+    cp=st.integers(1, 2),
+    pp=st.integers(1, 4),
+    vpp=st.integers(1, 3),
+    schedule=st.sampled_from(["gpipe", "1f1b", "interleaved_1f1b"]),
+    stage_layers=st.none() | st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple),
+    ep=st.integers(1, 2),
+    zero_stage=st.integers(0, 3),
+    micro_batch_size=st.integers(1, 4),
+    recompute=st.sampled_from(["none", "full"]),
+)
+
+
+@given(st.lists(layouts, min_size=1, max_size=8))
+@settings(deadline=None)
+def test_one_definition_serves_one_layout_and_many(make_model, make_training, make_topology, drawn):
+    known = facts_of(
+        model=make_model(tied=True),
+        training=make_training(),
+        topology=make_topology(per_host=4),
+    )
+    mask = allowed(Candidates.from_layouts(drawn), NATIVE, known)
+    one_by_one = [not violations(known | facts_of(layout=layout), NATIVE) for layout in drawn]
+    assert mask.tolist() == one_by_one
+
+
+def test_refusals_are_masks_by_rule():
+    masks = dict(refused({"num_attention_heads": 8, "tp": np.array([1, 2, 3])}, NATIVE))
+    assert masks["attention_heads_divisible"].tolist() == [False, False, True]
+
+
+@given(st.dictionaries(st.sampled_from(DEGREES), st.integers(-3, 5)))
+def test_any_degrees_are_answered_without_an_error(degrees):
+    for violation in violations(degrees | {"num_attention_heads": 12, "world": 8}, NATIVE):
+        assert violation.as_json()["rule"]
