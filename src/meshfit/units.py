@@ -153,6 +153,12 @@ def format_count(count: float) -> str:
     return f"{count:.0f}"
 
 
+def format_flops_rate(flops_per_s: float) -> str:
+    """``989 TFLOP/s``, ``78.3 GFLOP/s``."""
+    unit, factor = ("TFLOP/s", 1e12) if flops_per_s >= 1e12 else ("GFLOP/s", 1e9)
+    return f"{_three_digits(flops_per_s / factor)} {unit}"
+
+
 def format_percent(fraction: float) -> str:
     """``43.2%``."""
     return f"{fraction * 100:.1f}%"

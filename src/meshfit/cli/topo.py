@@ -15,7 +15,13 @@ from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.cluster.catalog import accelerator_entry, accelerators, node_type, node_types
 from meshfit.cluster.document import accelerator_document, node_type_document, topology_document
 from meshfit.cluster.files import read_topology
-from meshfit.units import format_bandwidth, format_bytes, format_count, format_duration
+from meshfit.units import (
+    format_bandwidth,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_flops_rate,
+)
 from meshfit.workload.counts import total_parameters
 from meshfit.workload.inventory import inventory
 from meshfit.workload.models import catalogue as model_catalogue
@@ -91,7 +97,7 @@ def _level_line(level: Mapping[str, Any]) -> str:
 
 def _accelerator_line(document: Mapping[str, Any]) -> str:
     peaks = ", ".join(
-        f"{precision} {format_count(rate)}FLOP/s"
+        f"{precision} {format_flops_rate(rate)}"
         for precision, rate in document["peak_flops_per_s"].items()
     )
     return (
@@ -143,7 +149,6 @@ def _list_view(kind: Kind, rows: Sequence[Mapping[str, Any]]) -> Table:
             "memory_from": str,
             "memory_bandwidth": format_bandwidth,
             "link_bandwidth": format_bandwidth,
-            "aliases": ", ".join,
         },
         "nodes": {
             "name": str,

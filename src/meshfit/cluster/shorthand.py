@@ -13,7 +13,7 @@ from meshfit.cluster.catalog import (
     node_type,
     node_types,
 )
-from meshfit.cluster.topology import Level, LevelKind, Topology
+from meshfit.cluster.topology import Level, LevelKind, Source, Topology
 from meshfit.errors import InputError
 
 EXAMPLE = "'8x8 H100-SXM' (nodes x accelerators of each)"
@@ -158,7 +158,8 @@ def _bus(parts: _Parts, size: int) -> Level:
             f"cluster {parts.text!r}: how {parts.entry.name} are joined is not in the catalogue; "
             f"write cluster.yaml with its levels"
         )
-    return _level("pcie", size, "bus", rate, "pcie")
+    # The catalogue knows one accelerator's own lanes; that all share one such rate is a guess.
+    return _level("pcie", size, "bus", rate, "pcie", source="guess")
 
 
 def _network(parts: _Parts, size: int) -> Level:
@@ -180,12 +181,14 @@ def _network(parts: _Parts, size: int) -> Level:
     )
 
 
-def _level(name: str, size: int, kind: LevelKind, rate: float, transport: str) -> Level:
+def _level(
+    name: str, size: int, kind: LevelKind, rate: float, transport: str, *, source: Source = "spec"
+) -> Level:
     return Level(
         name=name,
         size=size,
         kind=kind,
         bandwidth_bytes_per_s=rate,
         latency_s=LATENCY_S[transport],
-        source="spec",
+        source=source,
     )
