@@ -5,6 +5,7 @@ fault cannot do.
 """
 
 import os
+import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,6 @@ import torch.distributed as dist  # noqa: E402
 from torch.distributed.elastic.multiprocessing.errors import record  # noqa: E402
 
 from meshfit.breakdown import MemoryBreakdown  # noqa: E402
-from meshfit.errors import InputError  # noqa: E402
 from meshfit.record.files import RESULT_NAME, read_request, write_result  # noqa: E402
 from meshfit.record.heartbeat import HeartbeatWriter  # noqa: E402
 from meshfit.record.schema import RankReport, RunResult  # noqa: E402
@@ -36,17 +36,17 @@ def main() -> None:
     losses = []
     for step in range(1, request.steps + 1):
         heartbeat.beat("train", step)
-        if request.candidate == "invalid" and rank == 1:
-            raise InputError("tp = 3 does not divide 8 heads: try 2 or 4")
         if request.candidate == "leaves early" and rank == 1:
             return
+        if request.candidate == "has children" and step == 1:
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         fault_at(rank, "train", step)
         loss = torch.tensor(float(rank + step))
         heartbeat.beat("train", step, waiting=True)
         dist.all_reduce(loss)
         losses.append(loss.item())
     heartbeat.beat("end", request.steps)
-    if rank == 0 and request.candidate != "no result":
+    if rank == 0:
         write_result(folder / RESULT_NAME, _result(losses))
     dist.destroy_process_group()
     heartbeat.close()

@@ -1,6 +1,5 @@
 """Cleaning up after a supervisor that was killed."""
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +8,6 @@ from meshfit.launch.processes import end, read_processes
 
 _GRACE_S = 5.0
 
-_log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, kw_only=True)
 class EndedOrphans:
@@ -18,6 +15,9 @@ class EndedOrphans:
 
     folder: Path
     pids: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.folder} (pids {', '.join(map(str, self.pids))})"
 
 
 def end_orphans(run_folder: Path) -> list[EndedOrphans]:
@@ -35,7 +35,6 @@ def end_orphans(run_folder: Path) -> list[EndedOrphans]:
         launch = read_processes(path)
         pids = end(launch, grace_s=_GRACE_S) if launch else []
         if pids:
-            _log.warning("%s: ended processes %s of a killed sweep", path.parent, pids)
             ended.append(EndedOrphans(folder=path.parent, pids=tuple(pids)))
         path.unlink()
     return ended

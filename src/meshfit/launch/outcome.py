@@ -91,7 +91,8 @@ def _stopped(evidence: Evidence) -> Verdict | None:
     late = f"not done by the deadline of {after}"
     reason = late if evidence.stop == "deadline" else f"no rank moved for {after}"
     if not evidence.heartbeats:
-        return _verdict("launch_error", f"{reason}; no rank reached the worker", evidence)
+        words = f" (torchrun: {evidence.torchrun_words})" if evidence.torchrun_words else ""
+        return _verdict("launch_error", f"{reason}; no rank reached the worker{words}", evidence)
     if evidence.stop == "deadline":  # the ranks may have been busy to the end: none is to blame
         where = describe(evidence.heartbeats, evidence.num_ranks)
         return _verdict("hang", f"{reason}: {where}", evidence)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import time
 import uuid
@@ -71,6 +72,8 @@ def launch(
     files = start_empty(folder)
     write_request(files.request, request)
     num_ranks = request.layout.world_size
+    if port is not None and (problem := _port_problem(port)):
+        return _close(files, _not_started(problem))
     started_s, oom_kills = time.monotonic(), count_oom_kills()
     process, processes = _start(request, files, module, port)
     try:
@@ -170,6 +173,22 @@ def _judged(evidence: Evidence, seconds: float) -> LaunchOutcome:
     return LaunchOutcome(
         outcome=verdict.outcome, failure=verdict.failure, seconds=seconds, result=verdict.result
     )
+
+
+def _port_problem(port: int) -> str | None:
+    """Why ranks cannot meet at ``port``; torchrun would take it for another launch's and wait."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("localhost", port))
+        except OSError as error:
+            return f"port {port} cannot be used: {error.strerror}"
+    return None
+
+
+def _not_started(problem: str) -> LaunchOutcome:
+    failure = Failure(message=problem)
+    return LaunchOutcome(outcome="launch_error", failure=failure, seconds=0.0)
 
 
 def _interrupted(seconds: float) -> LaunchOutcome:
