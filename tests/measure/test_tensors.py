@@ -203,6 +203,29 @@ def test_a_storage_made_elsewhere_that_outlives_the_step_counts_from_the_start(t
     assert tracker.peak_at.operation == "aten::zeros"
 
 
+def test_a_step_on_fake_tensors_has_the_peak_of_the_real_one(torch):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from meshfit.measure.tensors import TensorTracker
+
+    def peak() -> MemoryBreakdown:
+        model = torch.nn.Sequential(
+            torch.nn.Linear(64, 256), torch.nn.Tanh(), torch.nn.Linear(256, 8)
+        )
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(2):
+            with TensorTracker(model, optimizer) as tracker:
+                model(torch.ones(1024, 64)).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        return tracker.peak()
+
+    real = peak()
+    with FakeTensorMode():
+        assert peak() == real
+    assert real.activations > 0
+
+
 def test_a_tracker_leaves_nothing_behind_even_when_the_step_fails(torch):
     from torch.nn.modules import module as hooks
 
