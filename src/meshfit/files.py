@@ -61,7 +61,8 @@ def _explain(kind: type[BaseModel], problem: Any) -> str:
     value = problem.get("input")
     match problem["type"]:
         case "extra_forbidden":
-            known = list(_model_at(kind, location[:-1]).model_fields)
+            fields = _model_at(kind, location[:-1]).model_fields
+            known = [field.alias or name for name, field in fields.items()]
             nearest = nearest_name(location[-1], known)
             hint = f"did you mean {nearest!r}?" if nearest else f"known keys: {', '.join(known)}"
             return f"unknown key {key!r}; {hint}"
