@@ -55,12 +55,16 @@ def test_an_unknown_name_comes_with_the_nearest():
         node_type("DGX-H10")
 
 
-@pytest.mark.parametrize("entries", [accelerators(), node_types()], ids=["accelerators", "nodes"])
-def test_a_spelling_names_one_entry(entries):
-    from meshfit.cluster.catalog import _normal
-
-    spellings = [_normal(s) for entry in entries for s in (entry.name, *entry.aliases)]
-    assert len(set(spellings)) == len(spellings)
+@pytest.mark.parametrize(
+    ("find", "entry"),
+    [(accelerator_entry, entry) for entry in accelerators()]
+    + [(node_type, node) for node in node_types()],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_every_spelling_finds_its_own_entry(find, entry):
+    for spelling in (entry.name, *entry.aliases):
+        assert find(spelling) is entry
+        assert find(spelling.upper()) is entry
 
 
 @pytest.mark.parametrize(

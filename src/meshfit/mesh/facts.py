@@ -146,7 +146,9 @@ def _stage_facts(candidates: Candidates) -> dict[str, Any]:
     splits = candidates.stage_splits
     given = np.array([split is not None for split in splits])[candidates.stage_split]
     length = np.array([len(split or ()) for split in splits])[candidates.stage_split]
-    smallest = np.array([min(split or (1,)) for split in splits])[candidates.stage_split]
+    smallest = np.array([1 if split is None else min(split, default=0) for split in splits])[
+        candidates.stage_split
+    ]
     total = np.array([sum(split or ()) for split in splits])[candidates.stage_split]
     return {
         "stage_layers_length": np.where(given, length, num_stages),
