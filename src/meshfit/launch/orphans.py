@@ -29,6 +29,9 @@ def end_orphans(run_folder: Path) -> list[EndedOrphans]:
 
     Returns:
         One entry a launch that had processes left.
+
+    Raises:
+        RunError: a process cannot be ended.
     """
     ended = []
     for path in sorted(run_folder.rglob(PROCESSES_NAME)):

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from meshfit.launch.agent import agent_command
 from meshfit.launch.evidence import Evidence, Stop, count_oom_kills, gather
 from meshfit.launch.folder import LaunchFolder, start_empty
@@ -163,7 +165,7 @@ def _ask_for_stacks(files: LaunchFolder, processes: LaunchProcesses) -> None:
     ranks = {beat.pid for beat in read_heartbeats(files.root).values()}
     for process in running(processes):
         if process.pid in ranks:
-            with suppress(Exception):
+            with suppress(psutil.Error):
                 process.send_signal(signal.SIGUSR1)
     time.sleep(_STACK_PATIENCE_S)
 
