@@ -2,14 +2,26 @@
 
 import json
 import math
+import os
 import sys
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-stdout = Console()
-stderr = Console(stderr=True)
+WIDTH_OF_FILES = 140
+"""Columns of a table that goes into a pipe or a file, where no terminal says how many there are."""
+
+
+def _console(*, stderr: bool) -> Console:
+    """A console on today's stream (not that of import time), wide enough where it is no terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    is_sized = stream.isatty() or "COLUMNS" in os.environ
+    return Console(stderr=stderr, width=None if is_sized else WIDTH_OF_FILES)
+
+
+stdout = _console(stderr=False)
+stderr = _console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 

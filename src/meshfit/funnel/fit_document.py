@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
+from meshfit.cluster.document import topology_document
 from meshfit.compare.candidate import MeasuredCandidate
 from meshfit.compare.choose import Choice
+from meshfit.compare.parity import JUDGED_STEPS
 from meshfit.funnel.sweep import SweepEnd, device_seconds
 from meshfit.job.spec import Job
 from meshfit.record.schema import Record, SweepPlan
@@ -56,7 +58,7 @@ def fit_document(
         reference=_reference(plan, end.records),
         headroom=job.headroom_fraction,
         warmup_steps=job.run.warmup_steps,
-        judged_steps=5,
+        judged_steps=JUDGED_STEPS,
         created_at=plan.created_at,
     )
     if plan.document:
@@ -70,7 +72,7 @@ def _winner(job: Job, choice: Choice) -> WinnerDocument | None:
     layout = choice.winner.layout
     return WinnerDocument(
         label=layout.label,
-        layout=layout.as_full_json(),
+        layout=layout.as_json(),
         engine=job.profile.name,
         accelerator=job.topology.accelerator.name,
         world_size=layout.world_size,
@@ -123,15 +125,8 @@ def _job(job: Job, end: SweepEnd) -> dict[str, Any]:
 
 
 def _topology(job: Job, plan: SweepPlan) -> dict[str, Any]:
-    topology = job.topology
-    return {
-        "accelerator": topology.accelerator.name,
-        "accelerators": topology.num_accelerators,
-        "hosts": topology.num_hosts,
-        "oversubscribed": topology.oversubscribed,
-        "levels": [asdict(level) for level in topology.levels],
-        "capacity": plan.capacity_bytes,
-    }
+    """What ``topo --json`` prints, and the memory of one rank that layouts were held against."""
+    return {**topology_document(job.topology), "capacity": plan.capacity_bytes}
 
 
 def _environment(records: Sequence[Record]) -> dict[str, Any]:

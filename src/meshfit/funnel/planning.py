@@ -37,11 +37,12 @@ class Plan:
         return self.generated.candidates.layout(index)
 
     def verdict(self, index: int) -> str:
-        return VERDICTS[self.verdicts[index]]
+        return VERDICTS[int(self.verdicts[index])]
 
     def fitting_order(self) -> NDArray[np.int64]:
         """``order`` without the layouts that do not fit."""
-        return self.order[self.verdicts[self.order] != DOES_NOT_FIT]
+        fitting: NDArray[np.int64] = self.order[self.verdicts[self.order] != DOES_NOT_FIT]
+        return fitting
 
 
 def make_plan(job: Job) -> Plan:

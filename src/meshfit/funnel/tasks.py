@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meshfit.compare.parity import JUDGED_STEPS
 from meshfit.funnel.folder import RunFolder
 from meshfit.funnel.proof import on_reduced_model, plainest
 from meshfit.job.spec import Job
@@ -16,7 +17,6 @@ TaskKey = tuple[Purpose, str, int]
 
 CANDIDATE_PURPOSES: tuple[Purpose, ...] = ("measure", "parity")
 
-JUDGED_STEPS = 5
 WEIGHTS_SEED = 0
 
 

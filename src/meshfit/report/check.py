@@ -50,7 +50,7 @@ def _memory_table(memory: Mapping[str, Any]) -> Table:
     shown = [name for name in MEMORY_CATEGORIES if any(stage[name] for stage in stages)]
     for name in (*shown, "reserved", "context", "total"):
         if any(stage[name] for stage in stages):
-            cells = [format_bytes(stage[name]) if stage[name] else "–" for stage in stages]
+            cells = [format_bytes(stage[name]) if stage[name] else "-" for stage in stages]
             table.add_row(name.replace("_", " "), *cells)
     return table
 
