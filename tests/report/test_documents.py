@@ -3,16 +3,27 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshfit.compare.candidate import measured_candidate
 from meshfit.record.schema import Failure
 from meshfit.report import documents
 
 finite = st.floats(min_value=1e-6, max_value=1e6)
 
 
-def test_a_step_lasts_as_long_as_its_slowest_rank(make_record):
-    result = make_record("ddp").result
-    steps = documents.step_times(result, warmup_steps=2)
-    assert steps == [max(r.step_s[i] for r in result.ranks) for i in range(2, 8)]
+def test_figures_are_those_that_the_comparison_uses(make_record, make_candidate):
+    records = [make_record("ddp", repeat=r, step_s=0.1 + 0.05 * r) for r in range(3)]
+    row, measured = make_candidate(*records), measured_candidate(records, warmup_steps=2)
+    assert row["step_time"] == measured.step_time_s
+    assert row["tokens_per_s"] == measured.tokens_per_s
+    assert row["memory"] == measured.memory.as_json()
+
+
+def test_launches_for_parity_alone_are_not_timed(make_record, make_candidate):
+    row = make_candidate(
+        make_record("ddp", step_s=0.1), make_record("ddp", step_s=9.0, purpose="parity")
+    )
+    assert row["step_time"] < 0.2
+    assert row["repeats"] == 1
 
 
 def test_warm_up_steps_are_not_timed(make_record, make_candidate):

@@ -4,8 +4,7 @@ They are plain dictionaries, so that a saved document renders as well as a fresh
 bytes, times in seconds, fractions 0 to 1. What could not be had is None or left out, and
 ``absent`` says why. Keys only ever get added.
 
-The builders below reduce records to what a reader compares. They hold the only arithmetic of this
-package: how steps of several ranks and repeats become one median and one spread.
+The builders below arrange what ``compare`` has reduced; tables and page only show it.
 """
 
 import statistics
@@ -13,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NotRequired, TypedDict
 
-from meshfit.breakdown import MemoryBreakdown, Prediction
+from meshfit.breakdown import Prediction
+from meshfit.compare.candidate import measured_candidate
+from meshfit.compare.timing import percentile
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.schema import RankReport, Record, RunResult
 
@@ -211,53 +212,43 @@ def candidate(
     absent: Mapping[str, str] | None = None,
     worst_gradients: int = 12,
 ) -> CandidateDocument:
-    """All launches of one candidate as one row.
+    """All launches of one candidate as one row, as ``compare.candidate`` reduces them.
 
-    A repeat that failed decides the outcome; figures come from the repeats that ended well, so a
-    candidate that failed halfway still shows what it did. ``records`` must not be empty.
+    ``records`` must not be empty.
     """
-    failed = next((record for record in records if record.outcome != "ok"), None)
-    shown = failed or records[0]
+    measured = measured_candidate(records, warmup_steps=warmup_steps)
     results = [record.result for record in records if record.result is not None]
-    steps = [seconds for result in results for seconds in step_times(result, warmup_steps)]
-    rates = [
-        result.useful_tokens_per_step / seconds
-        for result in results
-        for seconds in step_times(result, warmup_steps)
-    ]
-    parity = next((r.parity for r in (shown, *records) if r.parity is not None), None)
-    first = results[0] if results else None
-    gradients = sorted(first.gradients, key=lambda g: -g.error) if first else []
+    timed = [r.result for r in records if r.result is not None and r.purpose == "measure"]
+    shown = next(iter(timed or results), None)
+    rates = [measured.useful_tokens_per_step / seconds for seconds in measured.step_s]
+    gradients = sorted(
+        next((result.gradients for result in results if result.gradients), ()),
+        key=lambda gradient: -gradient.error,
+    )
     return {
-        "label": shown.layout.label,
-        "family": shown.layout.family,
-        "layout": shown.layout.as_json(),
+        "label": measured.layout.label,
+        "family": measured.layout.family,
+        "layout": measured.layout.as_json(),
         "baseline": baseline,
-        "outcome": shown.outcome,
-        "parity": asdict(parity) if parity else None,
-        "tokens_per_s": statistics.median(rates) if rates else None,
+        "outcome": measured.outcome,
+        "parity": asdict(measured.parity) if measured.parity else None,
+        "tokens_per_s": measured.tokens_per_s,
         "tokens_per_s_spread": spread(rates),
-        "step_time": statistics.median(steps) if steps else None,
-        "step_time_spread": spread(steps),
-        "memory": _peak(results),
+        "step_time": measured.step_time_s,
+        "step_time_spread": spread(measured.step_s),
+        "memory": measured.memory.as_json() if measured.memory else None,
         "exposed": None,
-        "predicted": shown.prediction.as_json() if shown.prediction else None,
+        "predicted": measured.predicted.as_json() if measured.predicted else None,
         "reason": reason,
-        "failure": asdict(failed.failure) if failed and failed.failure else None,
-        "repeats": len(records),
-        "losses": list(first.losses) if first else [],
-        "gradient_norms": list(first.gradient_norms) if first else [],
+        "failure": asdict(measured.failure) if measured.failure else None,
+        "repeats": len(timed),
+        "losses": list(shown.losses) if shown else [],
+        "gradient_norms": list(shown.gradient_norms) if shown else [],
         "gradients": [asdict(gradient) for gradient in gradients[:worst_gradients]],
-        "ranks": ranks(results, warmup_steps),
+        "ranks": ranks(timed, warmup_steps),
         "absent": dict(absent or {}),
-        "folder": shown.folder,
+        "folder": records[0].folder,
     }
-
-
-def step_times(result: RunResult, warmup_steps: int) -> list[float]:
-    """Seconds of every timed step of one run: the slowest rank's, for ranks wait for each other."""
-    by_step = zip(*(report.step_s for report in result.ranks), strict=False)
-    return [max(step) for step in by_step][warmup_steps:]
 
 
 def ranks(results: Sequence[RunResult], warmup_steps: int) -> list[RankDocument]:
@@ -278,30 +269,18 @@ def _rank(repeats: Sequence[RankReport], warmup_steps: int) -> RankDocument:
         "stage": last.stage,
         "step_time": spread([s for report in repeats for s in report.step_s[warmup_steps:]]),
         "input_wait": spread([s for report in repeats for s in report.input_wait_s[warmup_steps:]]),
-        "memory": _largest([report.memory for report in repeats]).as_json(),
+        "memory": max((r.memory for r in repeats), key=lambda memory: memory.total).as_json(),
         "resident": max(resident, default=None),
     }
 
 
 def spread(values: Sequence[float]) -> SpreadDocument | None:
-    """Median with 10th and 90th percentile (inclusive method); None without values."""
+    """Median with 10th and 90th percentile; None without values."""
     if not values:
         return None
-    if len(values) == 1:
-        return {"median": values[0], "low": values[0], "high": values[0], "count": 1}
-    deciles = statistics.quantiles(values, n=10, method="inclusive")
     return {
         "median": statistics.median(values),
-        "low": deciles[0],
-        "high": deciles[-1],
+        "low": percentile(values, 0.1),
+        "high": percentile(values, 0.9),
         "count": len(values),
     }
-
-
-def _peak(results: Sequence[RunResult]) -> dict[str, int | None] | None:
-    memories = [report.memory for result in results for report in result.ranks]
-    return _largest(memories).as_json() if memories else None
-
-
-def _largest(memories: Sequence[MemoryBreakdown]) -> MemoryBreakdown:
-    return max(memories, key=lambda memory: memory.total)

@@ -171,11 +171,12 @@ def _losses(document: FitDocument, rows: Sequence[Mapping[str, Any]]) -> str:
         if row.get("losses")
     ]
     reference = document.get("reference")
+    expected = reference["losses"] if reference else []
     tolerances = {row["parity"]["tolerance_loss"] for row in rows if row.get("parity")}
     if not curves:
         return ""
     return charts.losses(
-        charts.LossCurve(name="reference", losses=reference["losses"]) if reference else None,
+        charts.LossCurve(name="reference", losses=expected) if expected else None,
         curves,
         judged_steps=document.get("judged_steps"),
         tolerance=tolerances.pop() if len(tolerances) == 1 else None,
