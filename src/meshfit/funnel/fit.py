@@ -36,7 +36,7 @@ from meshfit.record.lock import folder_lock
 from meshfit.record.schema import PlannedLayout, SweepPlan
 from meshfit.report.documents import FitDocument
 from meshfit.report.page import render_page
-from meshfit.units import format_bytes, format_count, format_duration
+from meshfit.units import format_bytes, format_duration
 from meshfit.workload.corpus import open_corpus
 
 START_UP_S = 20.0
@@ -146,13 +146,13 @@ def _require_free_port(port: int) -> None:
 def _shortlisted(job: Job) -> tuple[list[LayoutSpec], Mapping[str, Any]]:
     """The layouts to run, the baseline first, and the plan they came from as a document."""
     plan = make_plan(job)
-    chosen = [plan.layout(index) for index in shortlist(plan, job.run.shortlist)]
-    if not chosen:
-        raise NothingFitsError(_nothing_fits(plan))
     if job.baseline is not None:
         require_legal(job, job.baseline)
-        chosen = [job.baseline, *(layout for layout in chosen if layout != job.baseline)]
-    return chosen, plan_document(plan)
+    picked = shortlist(plan, job.run.shortlist, besides=job.baseline)
+    if not picked:
+        raise NothingFitsError(_nothing_fits(plan))
+    first = [job.baseline] if job.baseline is not None else []
+    return first + [plan.layout(index) for index in picked], plan_document(plan)
 
 
 def _nothing_fits(plan: Plan) -> str:
@@ -210,7 +210,7 @@ def _announce(job: Job, plan: SweepPlan, tasks: Sequence[Task], console: Console
     console.print(
         f"{len(plan.layouts)} layouts x {job.run.repeats} repeats on {world} ranks: "
         f"{len(tasks)} launches, about {format_duration(seconds)} "
-        f"({format_count(seconds * world / 3600)} {unit}-h) if predictions hold and each takes "
+        f"({seconds * world / 3600:.2g} {unit}-h) if predictions hold and each takes "
         f"{START_UP_S:.0f} s to start",
         highlight=False,
     )

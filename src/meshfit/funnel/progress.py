@@ -64,7 +64,7 @@ class Progress:
         if not beats:
             return
         slowest = min(beats.values(), key=lambda beat: (beat.step, beat.rank))
-        step = f" {slowest.step + 1}/{self._steps}" if slowest.phase == "step" else ""
+        step = f" {slowest.step + 1}/{self._steps}" if slowest.phase == "train" else ""
         self._show(f"{self._title}: {slowest.phase}{step}")
 
     def finish(self, task: Task, row: Record) -> None:

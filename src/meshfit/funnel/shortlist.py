@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from meshfit.funnel.planning import Plan
+from meshfit.mesh.spec import LayoutSpec
 
 STRATEGIES = ("DDP", "FSDP2", "TP", "PP")
 """Each is represented by its best layout, where the space has one that fits."""
@@ -13,8 +14,11 @@ _LOOKED_AT = 5000
 more of one family in a row than could ever be run."""
 
 
-def shortlist(plan: Plan, length: int) -> list[int]:
+def shortlist(plan: Plan, length: int, *, besides: LayoutSpec | None = None) -> list[int]:
     """Indices of the layouts to run, at most ``length``, the best predicted first.
+
+    ``besides`` is run anyway: it is not among them, and where it is the best of its strategy it
+    represents it.
 
     First the best layout of each strategy; then, in predicted order and new families before more
     of the same, layouts whose step time cannot be told from the best one's.
@@ -24,7 +28,9 @@ def shortlist(plan: Plan, length: int) -> list[int]:
     found = (_best_of(strategy, families) for strategy in STRATEGIES)
     chosen = list(dict.fromkeys(index for index in found if index is not None))
     chosen.sort(key=ordered.index)
-    more = _contenders(plan, families, chosen)
+    given = {index for index in ordered if plan.layout(index) == besides}
+    chosen = [index for index in chosen if index not in given]
+    more = (index for index in _contenders(plan, families, chosen) if index not in given)
     return [*chosen, *islice(more, max(0, length - len(chosen)))][:length]
 
 
