@@ -90,6 +90,17 @@ def test_a_step_that_fails_leaves_no_time(clock_of):
     assert len(clock.input_wait_s()) == 1
 
 
+def test_what_waits_outside_of_a_step_counts_nowhere(clock_of):
+    clock = clock_of()
+    with clock.input_wait():
+        time.sleep(0.01)
+    with clock.step():
+        pass
+    with clock.input_wait():
+        time.sleep(0.01)
+    assert clock.input_wait_s() == (0.0,)
+
+
 def test_the_clock_costs_a_step_next_to_nothing(clock_of):
     clock = clock_of()
     for _ in range(1000):

@@ -69,27 +69,26 @@ class StepClock:
     def __init__(self, device: torch.device, boundaries: Boundaries | None = None) -> None:
         default = CudaBoundaries() if device.type == "cuda" else HostBoundaries()
         self._boundaries = boundaries or default
-        self._spans: list[list[tuple[Any, Any]]] = []
+        self._steps: list[list[tuple[Any, Any]]] = []
         self._input_wait_s: list[float] = []
         self._begin: Any = None
+        self._spans: list[tuple[Any, Any]] = []
+        self._waited_s = 0.0
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """One optimizer step. A step that raises is not counted."""
-        self._spans.append([])
-        self._input_wait_s.append(0.0)
+        """One optimizer step. One that raises is not counted, nor is anything outside of steps."""
+        self._spans, self._waited_s = [], 0.0
         self._begin = self._boundaries.mark()
-        try:
-            yield
-        except BaseException:
-            del self._spans[-1], self._input_wait_s[-1]
-            raise
-        self._spans[-1].append((self._begin, self._boundaries.mark()))
+        yield
+        self._spans.append((self._begin, self._boundaries.mark()))
+        self._steps.append(self._spans)
+        self._input_wait_s.append(self._waited_s)
 
     @contextmanager
     def pause(self) -> Iterator[None]:
         """A part of a step that does not count, such as a look at its gradients."""
-        self._spans[-1].append((self._begin, self._boundaries.mark()))
+        self._spans.append((self._begin, self._boundaries.mark()))
         yield
         self._begin = self._boundaries.mark()
 
@@ -98,14 +97,14 @@ class StepClock:
         """A part of a step in which the host waits for its data; it counts as part of the step."""
         begin = time.perf_counter()
         yield
-        self._input_wait_s[-1] += time.perf_counter() - begin
+        self._waited_s += time.perf_counter() - begin
 
     def step_s(self) -> tuple[float, ...]:
         """Seconds of every step so far, warm-up included. Waits for the device."""
         self._boundaries.settle()
         return tuple(
             sum(self._boundaries.seconds(begin, end) for begin, end in spans)
-            for spans in self._spans
+            for spans in self._steps
         )
 
     def input_wait_s(self) -> tuple[float, ...]:
