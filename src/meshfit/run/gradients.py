@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -47,6 +46,7 @@ class GlobalNorm:
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], mesh: RankMesh) -> None:
+        self._mesh = mesh
         self._parameters = list(parameters)
         shares = [1 / copies_of(parameter, mesh) for parameter in self._parameters]
         device = local_tensor(self._parameters[0]).device
@@ -57,9 +57,7 @@ class GlobalNorm:
         """The norm over every stage, shard and rank: one scalar in device memory, one all-reduce."""
         norms = torch._foreach_norm(self._local_gradients())
         square = (torch.stack(norms).double().square() * self._shares).sum()
-        if dist.is_initialized():
-            dist.all_reduce(square)
-        return square.sqrt()
+        return self._mesh.sum_over_ranks(square).sqrt()
 
     @torch.no_grad()
     def clip(self, norm: Tensor, max_norm: float) -> None:
@@ -108,7 +106,8 @@ def compare_gradients(
                 share = 1 / copies_of(parameter, mesh)
                 rows[row_of[name]] += share * _distances(local, expected).cpu()
         sizes = [math.prod(file.get_slice(name).get_shape()) for name in names]
-    rows = _sum_over_ranks(rows, next(iter(parameters.values())))
+    device = local_tensor(next(iter(parameters.values()))).device
+    rows = mesh.sum_over_ranks(rows.to(device)).cpu()
     _check_all_held(names, sizes, rows)
     return tuple(_verdict(name, *row.tolist()) for name, row in zip(names, rows, strict=True))
 
@@ -124,14 +123,6 @@ def _distances(gradient: Tensor, expected: Tensor) -> Tensor:
             torch.tensor(float(gradient.numel()), dtype=torch.float64, device=gradient.device),
         ]
     )
-
-
-def _sum_over_ranks(rows: Tensor, parameter: nn.Parameter) -> Tensor:
-    if not dist.is_initialized():
-        return rows
-    rows = rows.to(local_tensor(parameter).device)
-    dist.all_reduce(rows)
-    return rows.cpu()
 
 
 def _check_all_held(names: Sequence[str], sizes: Sequence[int], rows: Tensor) -> None:

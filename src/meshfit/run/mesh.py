@@ -9,6 +9,7 @@ from meshfit.errors import InputError
 from meshfit.mesh.spec import AXES, LayoutSpec
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.distributed.device_mesh import DeviceMesh
 
 
@@ -32,6 +33,12 @@ class RankMesh:
         if getattr(self.layout, name) == 1:
             return 0
         return self.devices.get_local_rank(name)
+
+    def sum_over_ranks(self, tensor: "Tensor") -> "Tensor":
+        """``tensor``, replaced in place by its sum over every rank of the world."""
+        if self.devices is not None:
+            dist.all_reduce(tensor)
+        return tensor
 
     @property
     def data_parallel_index(self) -> int:

@@ -16,6 +16,7 @@ class Rank:
 
     rank: int
     world_size: int
+    ranks_on_host: int
     device: torch.device
 
 
@@ -33,7 +34,12 @@ def join(device_type: str, collective_timeout_s: float) -> Iterator[Rank]:
             timeout=timedelta(seconds=collective_timeout_s),
             device_id=device if device_type == "cuda" else None,
         )
-    yield Rank(rank=rank, world_size=world_size, device=device)
+    yield Rank(
+        rank=rank,
+        world_size=world_size,
+        ranks_on_host=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        device=device,
+    )
     if world_size > 1:
         dist.destroy_process_group()
 

@@ -1,59 +1,44 @@
 """What one rank reports of itself: step times, peak memory, resident set."""
 
 import platform
-import resource
-from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
 from meshfit.breakdown import MemoryBreakdown
-from meshfit.record.schema import RankReport, RunRequest
+from meshfit.measure.resident import device_memory, peak_resident_bytes, with_device_memory
+from meshfit.record.schema import RankReport
 from meshfit.run.parallelize import RankModel
 from meshfit.run.trainer import Trainer
 
 
 def report_of_rank(
-    rank: int,
-    model: RankModel,
-    *,
-    step_s: Sequence[float],
-    input_wait_s: Sequence[float],
-    memory: MemoryBreakdown,
+    rank: int, model: RankModel, trainer: Trainer, device: torch.device, *, track_memory: bool
 ) -> RankReport:
-    """The report of this rank; its stage is the pipeline rank, that is its first stage's index."""
+    """The report of this rank; its stage is that of its first layers.
+
+    With ``track_memory`` one more step is taken, after the times were read, under the tensor
+    tracker (all ranks must take it). The device's own peak is that of the steps before it.
+    """
+    step_s, input_wait_s = trainer.clock.step_s(), trainer.clock.input_wait_s()
+    on_device = device_memory(device)
+    tracked = _tracked_peak(trainer, model) if track_memory else MemoryBreakdown()
     return RankReport(
         rank=rank,
         host=platform.node(),
-        step_s=tuple(step_s),
-        input_wait_s=tuple(input_wait_s),
-        memory=memory,
-        resident_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        step_s=step_s,
+        input_wait_s=input_wait_s,
+        memory=with_device_memory(tracked, on_device),
+        resident_bytes=peak_resident_bytes(),
         stage=model.stage_ids[0],
     )
 
 
-def peak_memory(
-    trainer: Trainer, model: RankModel, step: int, device: torch.device, request: RunRequest
-) -> MemoryBreakdown:
-    """Peak memory by category, from one more step (number ``step``) under the tensor tracker.
-
-    On CUDA (not run on the machine this was written on) the allocator's own peak over the steps
-    before is the measure; what the tracker cannot attribute of it stays ``unattributed``.
-    """
-    tracked = _tracked_peak(trainer, model, step) if request.track_memory else MemoryBreakdown()
-    if device.type != "cuda":
-        return tracked
-    allocated = torch.cuda.max_memory_allocated(device)
-    unattributed = tracked.unattributed + max(0, allocated - tracked.allocated)
-    reserved = torch.cuda.max_memory_reserved(device)
-    return replace(tracked, unattributed=unattributed, reserved=reserved)
-
-
-def _tracked_peak(trainer: Trainer, model: RankModel, step: int) -> MemoryBreakdown:
+def _tracked_peak(trainer: Trainer, model: RankModel) -> MemoryBreakdown:
     from meshfit.measure.tensors import TensorTracker  # noqa: PLC0415
 
-    with TensorTracker(model.stages, trainer.optimizer) as tracker:
+    step = trainer.num_steps
+    tracker = TensorTracker(model.stages, trainer.optimizer)
+    with trainer.clock.step(), tracker:
         trainer.accumulate_gradients(step)
         trainer.update()
     return tracker.peak()

@@ -10,15 +10,16 @@ import psutil
 import torch
 
 from meshfit.errors import InputError
+from meshfit.measure.environment import run_environment
 from meshfit.record.files import RESULT_NAME, write_result
 from meshfit.record.heartbeat import FINISHED_PHASE, HeartbeatWriter
-from meshfit.record.schema import ParameterGradient, RankReport, RunRequest, RunResult
+from meshfit.record.schema import ParameterGradient, RunRequest, RunResult
 from meshfit.run.faults import fault_at
 from meshfit.run.gradients import compare_gradients, has_gradients, save_gradients
 from meshfit.run.mesh import build_mesh
-from meshfit.run.parallelize import RankModel, build_rank_model
+from meshfit.run.parallelize import RankModel, build_rank_model, compute_dtype
 from meshfit.run.ranks import Rank, gather, join
-from meshfit.run.report import peak_memory, report_of_rank
+from meshfit.run.report import report_of_rank
 from meshfit.run.trainer import Trainer
 from meshfit.run.weights import write_initial_weights
 from meshfit.workload.corpus import Corpus, open_corpus
@@ -96,8 +97,11 @@ class Session:
 
         gradients = self._run_steps(trainer, model, rank)
         losses, norms = trainer.losses(), trainer.gradient_norms()
-        report = self._report(trainer, model, rank)
-        reports = gather(report)
+        reports = gather(
+            report_of_rank(
+                rank.rank, model, trainer, rank.device, track_memory=request.track_memory
+            )
+        )
         self._phases.end("end")
         return RunResult(
             losses=tuple(losses),
@@ -106,7 +110,7 @@ class Session:
             gradients=gradients,
             ranks=tuple(reports),
             phases_s=self._phases.ended_s,
-            environment=self._environment(model, corpus),
+            environment=self._environment(model, corpus, rank),
             sample_ids=tuple(
                 tuple(corpus.sample_ids(step).tolist()) for step in range(self._judged_steps)
             ),
@@ -159,16 +163,20 @@ class Session:
             return ()
         return compare_gradients(parameters, trainer.mesh, Path(request.reference))
 
-    def _report(self, trainer: Trainer, model: RankModel, rank: Rank) -> RankReport:
-        step_s, input_wait_s = trainer.clock.step_s(), trainer.clock.input_wait_s()
-        memory = peak_memory(trainer, model, self._num_steps, rank.device, self._request)
-        return report_of_rank(
-            rank.rank, model, step_s=step_s, input_wait_s=input_wait_s, memory=memory
+    def _environment(self, model: RankModel, corpus: Corpus, rank: Rank) -> dict[str, Any]:
+        config = model.stages[0].model.config
+        head_dim = getattr(config, "head_dim", None) or (
+            config.hidden_size // config.num_attention_heads
         )
-
-    def _environment(self, model: RankModel, corpus: Corpus) -> dict[str, Any]:
-        return {
+        found = run_environment(
+            rank.device,
+            ranks=rank.ranks_on_host,
+            dtype=compute_dtype(self._request.training.precision) or torch.float32,
+            head_dim=head_dim,
+        )
+        ours = {
             "attention": "sdpa",
             "dropout_set_to_zero": dict(model.disabled_dropout),
             "data": corpus.describe(),
         }
+        return found | ours

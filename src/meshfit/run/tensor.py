@@ -104,7 +104,7 @@ def _style_of(style: str, between_blocks: Placement) -> ParallelStyle:
             return RowwiseParallel(output_layouts=between_blocks)
         case "replicated_with_grad_allreduce":
             # A norm over each head of q or k: its input is sharded on the heads.
-            return SequenceParallel(sequence_dim=_HEAD_DIM)
+            return SequenceParallel(sequence_dim=_HEAD_DIM, use_local_output=True)
     raise InputError(
         f"tensor-parallel style {style!r} of transformers' plan is not known; use tp=1"
     )

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from meshfit.errors import InputError
+from meshfit.measure.timing import StepClock
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.run.clock import StepClock
 from meshfit.run.data import GradientSync
 from meshfit.run.gradients import GlobalNorm
 from meshfit.run.loss import token_loss_sum
@@ -71,13 +70,17 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
+    @property
+    def num_steps(self) -> int:
+        """Steps taken so far."""
+        return len(self._norms)
+
     def losses(self) -> list[float]:
         """Mean loss over valid tokens of every step so far, over all ranks (all must call)."""
         losses = torch.stack(self._losses).double()
         if not self._has_last or self.mesh.index("tp") > 0:
             losses.zero_()  # tensor-parallel ranks compute the same loss; other stages have none
-        if dist.is_initialized():
-            dist.all_reduce(losses)
+        losses = self.mesh.sum_over_ranks(losses)
         return (losses / self._layout.data_parallel_size).tolist()
 
     def gradient_norms(self) -> list[float]:
@@ -85,14 +88,17 @@ class Trainer:
         return torch.stack(self._norms).tolist()
 
     def _load(self, step: int) -> tuple[Tensor | None, Tensor | None]:
-        """This rank's sequences as inputs and labels; a middle stage needs neither."""
+        """This rank's sequences as inputs and labels; a middle stage needs neither.
+
+        A token below 0 is padding: it is no label, and any token may stand for it in the input.
+        """
         if not (self._has_first or self._has_last):
             return None, None
         count = self._training.global_batch_size // self._layout.data_parallel_size
         first = self.mesh.data_parallel_index * count
         tokens = torch.from_numpy(self._corpus.batch(step, first, count))
         tokens = tokens.to(self._device, non_blocking=True)
-        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        return tokens[:, :-1].clamp(min=0), tokens[:, 1:].contiguous()
 
 
 class _MicroBatchLoop:

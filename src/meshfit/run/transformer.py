@@ -56,6 +56,19 @@ def family_of(config: Mapping[str, Any]) -> Family:
     return FAMILIES[model_type]
 
 
+def import_model_class(config: Mapping[str, Any]) -> type[nn.Module]:
+    """Hugging Face's class for a raw config.
+
+    From its own module: the Auto classes would import every tokenizer and processor they know.
+
+    Raises:
+        InputError: the family cannot be run.
+    """
+    family, model_type = family_of(config), config["model_type"]
+    module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
+    return getattr(module, family.class_name)
+
+
 @contextmanager
 def parameters_on_meta() -> Iterator[None]:
     """Inside, every parameter that a module registers becomes a meta tensor; buffers stay real.
@@ -85,11 +98,7 @@ def build_causal_lm(config: Mapping[str, Any]) -> tuple[nn.Module, dict[str, flo
     Raises:
         InputError: the family cannot be run, or transformers refuses the config.
     """
-    family = family_of(config)
-    model_type = config["model_type"]
-    # The class's own module: the Auto classes would import every tokenizer and processor they know.
-    module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
-    model_class = getattr(module, family.class_name)
+    model_class = import_model_class(config)
     try:
         hf_config = model_class.config_class.from_dict(dict(config))
         hf_config.use_cache = False
@@ -99,7 +108,7 @@ def build_causal_lm(config: Mapping[str, Any]) -> tuple[nn.Module, dict[str, flo
                 hf_config, attn_implementation="sdpa", dtype=torch.float32
             )
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"transformers cannot build {family.class_name}: {error}") from error
+        raise InputError(f"transformers cannot build {model_class.__name__}: {error}") from error
     return model.train(), disabled
 
 

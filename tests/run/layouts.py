@@ -1,0 +1,133 @@
+"""Models, layouts and the world of one step that the tests of the runner share. No torch here."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshfit.mesh.spec import LayoutSpec, make_layout
+from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
+
+NUM_RANKS = 4
+JUDGED_STEPS = 5
+SEQUENCE_LENGTH, GLOBAL_BATCH_SIZE = 16, 8
+
+_SIZES = {
+    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+}  # fmt: skip
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": _SIZES | {"model_type": "llama", "num_key_value_heads": 4},
+    "llama_tied": _SIZES | {"model_type": "llama", "tie_word_embeddings": True},
+    "llama_bias": _SIZES | {"model_type": "llama", "attention_bias": True, "mlp_bias": True,
+                            "pad_token_id": 40},
+    "llama_uneven": _SIZES | {"model_type": "llama", "vocab_size": 67, "intermediate_size": 50},
+    "qwen2": _SIZES | {"model_type": "qwen2"},
+    "qwen3": _SIZES | {"model_type": "qwen3", "head_dim": 16},
+    "mistral": _SIZES | {"model_type": "mistral", "sliding_window": 8},
+    "gpt2": {"model_type": "gpt2", "vocab_size": 64, "n_embd": 32, "n_layer": 4, "n_head": 4,
+             "n_positions": 64},
+}  # fmt: skip
+"""Name -> raw Hugging Face config. GPT-2's has dropout of 0.1 by default and tied embeddings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One layout of one model, run and compared with one process."""
+
+    model: str
+    keys: dict[str, Any] = field(default_factory=dict)
+    precision: str = "fp32"
+    masked: bool = False
+    """Whether most labels of some sequences are padding, so that ranks count unequal tokens."""
+
+    @property
+    def layout(self) -> LayoutSpec:
+        return make_layout(self.keys)
+
+    @property
+    def reference(self) -> "Case":
+        """The same work in one process."""
+        return Case(model=self.model, precision=self.precision, masked=self.masked,
+                    keys={"micro_batch_size": GLOBAL_BATCH_SIZE})  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        extras = [self.precision] * (self.precision != "fp32") + ["masked"] * self.masked
+        return " ".join([self.model, *extras, self.layout.label])
+
+    @property
+    def training(self) -> TrainingSpec:
+        return TrainingSpec(
+            sequence_length=SEQUENCE_LENGTH,
+            global_batch_size=GLOBAL_BATCH_SIZE,
+            precision=PRECISIONS[self.precision],
+            learning_rate=1e-3,
+            data=DataSpec(seed=3),
+        )
+
+
+def _cases(model: str, *layouts: str, precision: str = "fp32", masked: bool = False) -> list[Case]:
+    keys = [dict(map(_key, layout.split(","))) for layout in layouts]
+    return [Case(model=model, keys=k, precision=precision, masked=masked) for k in keys]
+
+
+def _key(text: str) -> tuple[str, Any]:
+    """A key and its value as ``--layout`` takes them."""
+    name, _, value = text.partition("=")
+    if value in ("true", "false"):
+        return name, value == "true"
+    if ":" in value:
+        return name, tuple(map(int, value.split(":")))
+    return name, int(value) if value.isdigit() else value
+
+
+CASES: list[Case] = [
+    *_cases(
+        "llama",
+        "dp_replicate=4",
+        "dp_replicate=4,micro_batch_size=2",
+        "dp_shard=4,zero_stage=1",
+        "dp_replicate=2,dp_shard=2,zero_stage=1,micro_batch_size=2",
+        "dp_shard=4",
+        "dp_shard=4,zero_stage=2",
+        "dp_replicate=2,dp_shard=2",
+        "tp=4,micro_batch_size=8",
+        "tp=4,sp=false,micro_batch_size=8",
+        "tp=4,micro_batch_size=4",
+        "dp_replicate=2,tp=2,micro_batch_size=2",
+        "dp_shard=2,tp=2,micro_batch_size=2",
+        "pp=4,schedule=gpipe",
+        "pp=4",
+        "pp=4,micro_batch_size=2",
+        "pp=2,vpp=2,dp_shard=2,micro_batch_size=2",
+        "pp=2,dp_shard=2",
+        "pp=2,dp_shard=2,zero_stage=2,schedule=gpipe,micro_batch_size=2",
+        "pp=2,dp_replicate=2,micro_batch_size=2",
+        "pp=2,tp=2,micro_batch_size=4",
+        "pp=2,vpp=2,tp=2,micro_batch_size=4",
+        "pp=2,dp_shard=2,stage_layers=1:3",
+        "dp_shard=4,recompute=full",
+        "dp_replicate=4,recompute=full",
+        "tp=2,dp_shard=2,recompute=full,micro_batch_size=4",
+        "pp=4,recompute=full,micro_batch_size=2",
+    ),
+    *_cases("llama_tied", "dp_replicate=4", "dp_shard=4", "dp_shard=2,tp=2,micro_batch_size=4",
+            "dp_replicate=2,tp=2,micro_batch_size=4"),
+    *_cases("llama_tied", "dp_shard=4,zero_stage=1"),
+    *_cases("llama_bias", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4",
+            "dp_shard=2,tp=2,micro_batch_size=4", "pp=2,tp=2,micro_batch_size=4"),
+    *_cases("llama_uneven", "dp_shard=4", "dp_replicate=2,dp_shard=2"),
+    *_cases("qwen2", "dp_shard=2,tp=2,micro_batch_size=4"),
+    *_cases("qwen3", "dp_replicate=4", "dp_shard=4", "dp_replicate=2,tp=2,micro_batch_size=4",
+            "dp_shard=2,tp=2,sp=false,micro_batch_size=4", "pp=2,tp=2,micro_batch_size=4",
+            "pp=4,micro_batch_size=2"),
+    *_cases("mistral", "dp_shard=4", "dp_shard=2,tp=2,micro_batch_size=4",
+            "pp=2,tp=2,micro_batch_size=4", "pp=2,dp_replicate=2,micro_batch_size=2"),
+    *_cases("gpt2", "dp_replicate=4", "dp_shard=4,recompute=full", "dp_replicate=2,dp_shard=2"),
+    *_cases("llama", "dp_replicate=4", "dp_shard=4", "dp_replicate=2,dp_shard=2",
+            "dp_replicate=2,tp=2,micro_batch_size=4", "tp=4,micro_batch_size=8", "pp=4",
+            "pp=2,dp_shard=2", "pp=2,tp=2,micro_batch_size=4", "dp_shard=4,recompute=full",
+            precision="bf16_mixed"),
+    *_cases("llama", "dp_replicate=4", "dp_shard=4", "pp=4", "pp=2,dp_replicate=2",
+            "dp_replicate=2,tp=2,micro_batch_size=4", masked=True),
+]  # fmt: skip

@@ -1,0 +1,176 @@
+"""Run under torchrun by test_parity: many layouts one after another in one world of four ranks.
+
+Rank 0 first runs every reference as one process. Each case then takes the judged steps exactly as
+the worker does and leaves what it found in ``CASE.json`` in the folder given as the only argument.
+"""
+
+import json
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from meshfit.run.gradients import compare_gradients, save_gradients
+from meshfit.run.loss import IGNORED
+from meshfit.run.mesh import RankMesh, build_mesh
+from meshfit.run.parallelize import RankModel, build_rank_model
+from meshfit.run.trainer import Trainer
+from meshfit.run.weights import write_initial_weights
+from meshfit.workload.corpus import Corpus, open_corpus
+from tests.run.layouts import CASES, CONFIGS, JUDGED_STEPS, NUM_RANKS, Case
+from tests.run.traps import spring_traps
+
+CPU = torch.device("cpu")
+
+
+class MaskedCorpus:
+    """A corpus in which sequence n of a batch keeps only its first n + 1 labels."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+
+    def batch(self, step, first, count):
+        tokens = self._corpus.batch(step, first, count)
+        for row, sequence in enumerate(range(first, first + count)):
+            tokens[row, sequence + 2 :] = IGNORED
+        return tokens
+
+    def valid_tokens(self, step):
+        return sum(range(1, self._corpus.global_batch_size + 1))
+
+
+class CollectiveCounter(TorchDispatchMode):
+    """Counts collectives that reach a process group, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: dict[str, int] = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "c10d":
+            self.counts[func._opname] = self.counts.get(func._opname, 0) + 1
+        return func(*args, **(kwargs or {}))
+
+
+@dataclass
+class Watch:
+    """What must never happen on Gloo: reductions other than plain ones, coalesced collectives."""
+
+    reductions: set[str] = field(default_factory=set)
+    coalesced: int = 0
+
+    def install(self) -> None:
+        factors = _fsdp_collectives._get_gradient_divide_factors
+        manager = dist.distributed_c10d._coalescing_manager
+
+        def watched_factors(*args, **kwargs):
+            result = factors(*args, **kwargs)
+            self.reductions.update(str(op).rpartition(".")[2] for op in result[2:])
+            return result
+
+        def watched_manager(*args, **kwargs):
+            self.coalesced += 1
+            return manager(*args, **kwargs)
+
+        _fsdp_collectives._get_gradient_divide_factors = watched_factors
+        dist.distributed_c10d._coalescing_manager = watched_manager
+
+
+def corpus_of(case: Case) -> Corpus | MaskedCorpus:
+    training = case.training
+    corpus = open_corpus(
+        training.data,
+        vocab_size=CONFIGS[case.model]["vocab_size"],
+        sequence_length=training.sequence_length,
+        global_batch_size=training.global_batch_size,
+    )
+    return MaskedCorpus(corpus) if case.masked else corpus
+
+
+def run(case: Case, mesh: RankMesh, folder: Path, inspect) -> dict:
+    """The judged steps of a case; ``inspect`` looks at the gradients of the first."""
+    model = build_rank_model(
+        CONFIGS[case.model], folder / "weights" / case.model, mesh, case.training.precision, CPU
+    )
+    trainer = Trainer(model, mesh, case.training, corpus_of(case), CPU)
+    found: dict = {}
+    for step in range(JUDGED_STEPS):
+        counter = CollectiveCounter() if step == JUDGED_STEPS - 1 else nullcontext()
+        with trainer.clock.step(), counter:
+            trainer.accumulate_gradients(step)
+            if step == 0:
+                found |= inspect(model)
+            trainer.update()
+    found["collectives"] = counter.counts
+    found["losses"] = trainer.losses()
+    found["gradient_norms"] = trainer.gradient_norms()
+    return found
+
+
+def run_reference(case: Case, folder: Path) -> None:
+    """The case as one process, on this rank alone."""
+    ours = folder / case.name
+    ours.mkdir()
+
+    def keep(model: RankModel) -> dict:
+        save_gradients(model.parameters_by_name(), ours)
+        return {}
+
+    found = run(case, RankMesh(layout=case.layout, devices=None), folder, keep)
+    (ours / "result.json").write_text(json.dumps(found))
+
+
+def run_case(case: Case, folder: Path) -> dict:
+    mesh = build_mesh(case.layout, "cpu")
+    reference = folder / case.reference.name
+
+    def compare(model: RankModel) -> dict:
+        parameters = model.parameters_by_name()
+        gradients = compare_gradients(parameters, mesh, reference)
+        local_square = sum(p.grad.norm().square() for p in parameters.values())
+        return {
+            "errors": {gradient.name: gradient.error for gradient in gradients},
+            "ratios": {gradient.name: gradient.ratio for gradient in gradients},
+            "norm_of_own_stages": float(
+                local_square.full_tensor() if hasattr(local_square, "placements") else local_square
+            )
+            ** 0.5,
+        }
+
+    return run(case, mesh, folder, compare)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    assert dist.get_world_size() == NUM_RANKS
+    watch = Watch()
+    watch.install()
+    if dist.get_rank() == 0:
+        for model, config in CONFIGS.items():
+            write_initial_weights(config, folder / "weights" / model, seed=0)
+        for case in {case.reference.name: case.reference for case in CASES}.values():
+            run_reference(case, folder)
+    dist.barrier()
+    for case in CASES:
+        begin, found = time.perf_counter(), [None] * NUM_RANKS
+        dist.all_gather_object(found, run_case(case, folder))
+        if dist.get_rank() == 0:
+            (folder / f"{case.name}.json").write_text(json.dumps(found))
+            print(f"{case.name}: {time.perf_counter() - begin:.1f} s", flush=True)
+    if dist.get_rank() == 0:
+        watched = {"reductions": sorted(watch.reductions), "coalesced": watch.coalesced}
+        (folder / "watch.json").write_text(json.dumps(watched))
+    spring_traps(folder)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
