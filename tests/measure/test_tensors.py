@@ -323,6 +323,24 @@ def test_ddp_buckets_are_communication_unless_gradients_are_views_of_them(layout
 
 
 @pytest.mark.dist
+def test_gradients_accumulated_outside_of_buckets_and_the_buckets_they_end_in_are_both_gradients(
+    layouts,
+):
+    # Without synchronisation DDP leaves new gradients where autograd put them; only the last
+    # micro-batch moves them into their buckets.
+    for found in layouts["ddp_accumulated"]:
+        assert found["peak"]["gradients"] == 2 * found["parameter_bytes"]
+        assert found["peak"]["temporary"] < found["parameter_bytes"] / 4
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("case", ALL)
+def test_nothing_of_a_layout_goes_unattributed_but_its_modules_buffers(layouts, case):
+    for found in layouts[case]:
+        assert found["peak"]["unattributed"] == found["buffer_bytes"]
+
+
+@pytest.mark.dist
 @pytest.mark.parametrize("case", ALL)
 def test_no_activation_or_temporary_outlives_the_step_of_a_layout(layouts, case):
     for found in layouts[case]:

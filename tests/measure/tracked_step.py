@@ -7,6 +7,7 @@ tracker found, what PyTorch's own tracker found, and the bytes that are known fr
 import json
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,13 +66,20 @@ def loss_of(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return cross_entropy(logits.float().flatten(0, 1), target.flatten())
 
 
-def plain_case(model: nn.Module, inner: nn.Module | None = None, optimizer=None) -> Case:
+def plain_case(
+    model: nn.Module,
+    inner: nn.Module | None = None,
+    optimizer=None,
+    synchronise: Callable[[bool], AbstractContextManager] = lambda is_last: nullcontext(),
+) -> Case:
     """A step without a pipeline, micro-batch by micro-batch."""
     optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step(micro_batches: int) -> None:
-        for inputs, target in (batch() for _ in range(micro_batches)):
-            loss_of(model(input_ids=inputs, use_cache=False).logits, target).backward()
+        for index in range(micro_batches):
+            inputs, target = batch()
+            with synchronise(index == micro_batches - 1):
+                loss_of(model(input_ids=inputs, use_cache=False).logits, target).backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -82,6 +90,17 @@ def ddp(gradients_are_views: bool) -> Case:
     model = build()
     wrapped = DistributedDataParallel(model, gradient_as_bucket_view=gradients_are_views)
     return plain_case(wrapped, model)
+
+
+def ddp_accumulated() -> Case:
+    """Gradients reduced once a step, in the last micro-batch."""
+    model = build()
+    wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+    def synchronise(is_last: bool) -> AbstractContextManager:
+        return nullcontext() if is_last else wrapped.no_sync()
+
+    return plain_case(wrapped, model, synchronise=synchronise)
 
 
 def zero1() -> Case:
@@ -203,6 +222,7 @@ def observe(case: Case) -> dict:
         "after": after.as_json(),
         "at": [tracker.peak_at.operation, tracker.peak_at.phase],
         "parameter_bytes": local_bytes(parameters),
+        "buffer_bytes": local_bytes(buffer for part in case.parts for buffer in part.buffers()),
         "optimizer_bytes": local_bytes(state),
         "full_parameter_bytes": sum(p.numel() * p.element_size() for p in parameters),
     }
@@ -215,6 +235,7 @@ def observe(case: Case) -> dict:
 CASES: dict[str, Callable[[], Case]] = {
     "ddp": lambda: ddp(False),
     "ddp_views": lambda: ddp(True),
+    "ddp_accumulated": ddp_accumulated,
     "zero1": zero1,
     "fsdp": fsdp,
     "fsdp_kept": lambda: fsdp(reshard_after_forward=False),

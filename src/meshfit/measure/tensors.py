@@ -11,7 +11,7 @@ What a storage counts as, in the words of ``meshfit.breakdown.MemoryBreakdown``:
 - ``communication``: what exists only because the former are divided over ranks or synchronised:
   FSDP2's gathered full parameters, gather and reduce-scatter buffers and full-size gradients before
   they are reduced; DDP's buckets (unless gradients are views of them); pipeline receive buffers;
-  outputs of collectives outside the forward.
+  outputs of collectives outside the forward, and what they copy inside as far as it can be seen.
 - ``logits_and_loss``: made from ``lm_head`` on, in the loss, and in the backward of both.
 - ``activations``: anything else made in the forward or recomputed in the backward, among it the
   results of functional collectives (tensor and sequence parallel), which autograd keeps like any
@@ -114,6 +114,9 @@ class TensorTracker(TorchDispatchMode):
         with ExitStack() as stack:
             stack.enter_context(self._phases)
             stack.enter_context(_StorageResizes(self._resized))
+            for parameter in filter(lambda p: p.requires_grad, self._parameters()):
+                hook = parameter.register_post_accumulate_grad_hook(self._claim_gradient)
+                stack.callback(hook.remove)
             if self._optimizer is not None:
                 stack.callback(self._optimizer.register_step_pre_hook(self._claim_owned).remove)
                 stack.callback(self._optimizer.register_step_post_hook(self._claim_owned).remove)
@@ -141,7 +144,7 @@ class TensorTracker(TorchDispatchMode):
         self._drop_freed()
         phase = self._phases.now()
         for tensor in _tensors((args, kwargs)):
-            self._met.update(self._follow(tensor, "unattributed"))
+            self._met.update(self._follow(tensor, _category_of_stranger(phase)))
         for tensor in _tensors(result):
             self._follow(tensor, _category_of_result(func.namespace, phase))
         for tensor in _tensors(_buffers_of_collective(func, args, kwargs)):
@@ -183,6 +186,11 @@ class TensorTracker(TorchDispatchMode):
                 self._met.update(self._follow(tensor, category))
                 self._assign(tensor, category)
 
+    def _claim_gradient(self, parameter: torch.Tensor) -> None:
+        self._drop_freed()
+        self._follow(parameter.grad, "gradients")
+        self._assign(parameter.grad, "gradients")
+
     def _parameters(self) -> Iterator[nn.Parameter]:
         return (parameter for part in self._parts for parameter in part.parameters())
 
@@ -213,6 +221,12 @@ class TensorTracker(TorchDispatchMode):
         if self._device.type == "cuda":
             return -(-storage.nbytes() // _CUDA_BLOCK_BYTES) * _CUDA_BLOCK_BYTES
         return storage.nbytes()
+
+
+def _category_of_stranger(phase: Phase) -> str:
+    """Category of a storage met as an input. No data come in during a backward, so one met there
+    was made inside a collective (Gloo's reduce-scatter copies its input) or is a bucket of DDP."""
+    return "communication" if phase in ("backward", "loss_backward") else "unattributed"
 
 
 def _category_of_result(namespace: str, phase: Phase) -> str:
