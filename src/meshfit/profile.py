@@ -6,6 +6,9 @@ profile in ``engines/NAME/profile.py``; the packages below only ever see this ty
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+EngineKind = Literal["training", "serving"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,11 +16,24 @@ class EngineProfile:
     """What one release of one engine does with a layout.
 
     Attributes:
-        rules: names of the rules of ``mesh.rules`` that hold for this engine.
+        rules: names of the rules of ``mesh.rulebook`` that hold for this engine.
+        warnings: names of those that do not refuse a layout but must be said of it.
+        kind: what it does with a model.
         rank_order: mesh axes from the outermost (ranks farthest apart) to the innermost (adjacent).
         option_names: layout key -> the engine's own spelling; keys it lacks map to themselves.
         schedules: pipeline schedules it runs.
         zero_stages: ZeRO stages it runs.
+        default_zero_stage: the stage meant where only ``dp_shard`` is given.
+        sequence_parallel: whether tensor parallelism comes with sequence parallelism by default.
+        offload: where it moves states to; ``none`` is nowhere.
+        cp_method: how context parallelism exchanges where a layout does not say; ``none``: the
+            engine decides.
+        cp_methods: the exchanges it runs.
+        expert_fold: mesh axes whose ranks expert parallelism divides, outermost first.
+        vocabulary_multiple: the vocabulary is padded to a multiple of this; 1: it is not padded.
+        vocabulary_multiple_per_rank: whether that multiple is of every tensor-parallel rank's part.
+        has_memory_model: whether predictions are made for this engine; else those of the native
+            profile stand in and are marked.
         live_unsharded_blocks: blocks whose full parameters are in memory at once under a sharded
             stage 3 (the one in use plus those prefetched).
         gradient_bytes_per_parameter: bytes of one gradient as it is kept between micro-batches.
@@ -31,6 +47,8 @@ class EngineProfile:
             gradients from its first backward until the end of the step
             (``torch.distributed.pipelining``).
         pipeline_buffers: whether receive buffers of every micro-batch exist all the time.
+        interleaving_keeps_sent: whether interleaved schedules hold what they have sent until the
+            end of the step (``torch.distributed.pipelining``'s runtime waits for its sends there).
         gradients_live_in_buckets: whether DDP's gradients are views of its buckets, which exist
             all the time; else the buckets are a second copy.
         gathers_logits: whether every tensor-parallel rank holds the logits of the whole vocabulary.
@@ -41,7 +59,9 @@ class EngineProfile:
             all parameters (PyTorch's ``foreach`` AdamW: 1; fused: 0).
         overlap_fraction: share of a layer's computation under which data-parallel communication
             can hide on CUDA.
-        host_s_per_layer: seconds in which the host issues one layer's forward or half its backward.
+        host_s_per_layer: seconds in which the host issues one layer's forward; backward takes as
+            long. A GPU hides it under its own work, where that is longer; a CPU rank does both.
+        tensor_parallel_host_s_per_layer: what tensor parallelism adds to it (DTensor's dispatch).
     """
 
     name: str
@@ -52,6 +72,17 @@ class EngineProfile:
     zero_stages: tuple[int, ...]
     recompute: tuple[str, ...]
     option_names: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    kind: EngineKind = "training"
+    default_zero_stage: int = 3
+    sequence_parallel: bool = True
+    offload: tuple[str, ...] = ("none",)
+    cp_method: str = "none"
+    cp_methods: tuple[str, ...] = ("none", "ring", "all_gather", "all_to_all")
+    expert_fold: tuple[str, ...] = ("dp_shard", "cp", "tp")
+    vocabulary_multiple: int = 1
+    vocabulary_multiple_per_rank: bool = False
+    has_memory_model: bool = False
     live_unsharded_blocks: int = 2
     gradient_bytes_per_parameter: int = 4
     context_bytes: int = 0
@@ -60,6 +91,7 @@ class EngineProfile:
     reduces_each_micro_batch: bool = True
     pipeline_keeps_unsharded: bool = True
     pipeline_buffers: bool = True
+    interleaving_keeps_sent: bool = True
     gradients_live_in_buckets: bool = True
     gathers_logits: bool = True
     saves_gathered_inputs: bool = True
@@ -68,6 +100,7 @@ class EngineProfile:
     optimizer_temporary_moments: int = 0
     overlap_fraction: float = 0.9
     host_s_per_layer: float = 0.0
+    tensor_parallel_host_s_per_layer: float = 0.0
 
     def option(self, key: str) -> str:
         """The engine's own name of layout key ``key``."""

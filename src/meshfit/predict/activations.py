@@ -222,11 +222,10 @@ def backward_bytes(layer: LayerSpec, model: ModelSpec, numerics: Numerics) -> By
 
 @dataclass(frozen=True, kw_only=True)
 class LossBytes:
-    """Bytes per token and vocabulary entry around the loss.
+    """Bytes per token and vocabulary entry around the loss, besides the logits themselves.
 
     Attributes:
-        kept: from forward to backward of a micro-batch: the logits (the stage's output) and the
-            fp32 log-probabilities.
+        kept: from forward to backward of a micro-batch: the fp32 log-probabilities.
         forward, backward: what comes on top while the loss, or its gradient, is computed.
     """
 
@@ -238,10 +237,8 @@ class LossBytes:
 def loss_bytes(precision: PrecisionSpec) -> LossBytes:
     """PyTorch's ``cross_entropy`` on logits upcast to fp32.
 
-    Forward holds the fp32 copy beside logits and log-probabilities (none to make in fp32);
-    backward holds the gradients of the log-probabilities and of the fp32 logits.
+    Forward makes the fp32 copy (none in fp32); backward holds the gradients of the
+    log-probabilities and of the fp32 logits.
     """
     upcast = 0 if precision.compute_bytes == FP32_BYTES else FP32_BYTES
-    return LossBytes(
-        kept=precision.compute_bytes + FP32_BYTES, forward=upcast, backward=2 * FP32_BYTES
-    )
+    return LossBytes(kept=FP32_BYTES, forward=upcast, backward=2 * FP32_BYTES)

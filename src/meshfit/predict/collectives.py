@@ -22,6 +22,9 @@ Collective = Literal[
 SERIALISATION = 1.2
 """Measured time over the slowest leg: 1.04-1.37 on two to eight nodes of A100, H100, B200 and
 GB200 (nccl-tests figures in topology/collectives.csv), where the sum of legs is the other end."""
+SHARED_CORE_WAIT_S = 2e-3
+"""A guess: where ranks share cores, a collective waits until its slowest rank gets its turn on one,
+about a slice of Linux's scheduler."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +35,12 @@ class AxisGroup:
         degree: how many they are.
         members: for each level, innermost first, how many subgroups of the level inside meet in
             one domain; their product is the degree.
+        depths: of a binary tree over those members.
     """
 
     degree: IntArray
     members: tuple[FloatArray, ...]
+    depths: tuple[FloatArray, ...]
 
     @property
     def is_single(self) -> bool:
@@ -55,7 +60,8 @@ def place(topology: Topology, degree: IntArray, stride: IntArray) -> AxisGroup:
         met = degree if is_outermost else np.clip(size // stride, 1, degree)
         members.append(np.asarray(met / met_before))
         met_before = np.asarray(met, dtype=np.float64)
-    return AxisGroup(degree=degree, members=tuple(members))
+    depths = tuple(np.log2(here) for here in members)
+    return AxisGroup(degree=degree, members=tuple(members), depths=depths)
 
 
 class MeasuredCurves(Protocol):
@@ -165,8 +171,9 @@ def _sent(kind: Collective, here: FloatArray, inner: FloatArray, degree: IntArra
 
 def _latency(kind: Collective, group: AxisGroup, topology: Topology) -> FloatArray:
     """Hops times the level's latency: a tree's depth on each level, twice for an all_reduce."""
-    total = np.zeros(group.degree.shape)
-    for level, here in zip(topology.levels, group.members, strict=True):
-        hops = np.minimum(1.0, here - 1) if kind == "send_recv" else np.log2(here)
+    wait_s = SHARED_CORE_WAIT_S if topology.oversubscribed else 0.0
+    total = np.where(group.degree > 1, wait_s, 0.0)
+    for level, depth in zip(topology.levels, group.depths, strict=True):
+        hops = np.minimum(1.0, depth) if kind == "send_recv" else depth
         total += hops * level.latency_s * (2 if kind == "all_reduce" else 1)
     return total

@@ -23,10 +23,11 @@ _FALLBACKS = {"fp32": ("fp32", "tf32"), "bf16_mixed": ("bf16", "fp16", "fp32")}
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What one accelerator achieves."""
+    """What one accelerator achieves; ``runs_ahead``: whether the host issues work in advance."""
 
     matmul_flops_per_s: float
     memory_bytes_per_s: float
+    runs_ahead: bool
 
 
 def rates(accelerator: AcceleratorSpec, precision_name: str, factor: float = 1.0) -> Rates:
@@ -41,6 +42,7 @@ def rates(accelerator: AcceleratorSpec, precision_name: str, factor: float = 1.0
             return Rates(
                 matmul_flops_per_s=peak / factor,
                 memory_bytes_per_s=accelerator.memory_bytes_per_s / factor,
+                runs_ahead=accelerator.device_type == "cuda",
             )
     known = ", ".join(accelerator.peak_flops_per_s)
     raise InputError(
@@ -71,10 +73,18 @@ def layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
     attention = columns.tokens * flops / columns.tp / rate.matmul_flops_per_s
     kept = total(layer_tensors(layer, group.model, group.numerics, profile)).on_rank(columns)
     passes = kept / rate.memory_bytes_per_s
-    host_s = profile.host_s_per_layer
-    forward = np.maximum(matmuls + attention + 2 * passes, host_s)
-    backward = np.maximum(2 * matmuls + FLASH_BACKWARD * attention + 3 * passes, 2 * host_s)
-    return PartTime(forward=forward, backward=backward)
+    return PartTime(
+        forward=_issued(matmuls + attention + 2 * passes, group, rate),
+        backward=_issued(2 * matmuls + FLASH_BACKWARD * attention + 3 * passes, group, rate),
+    )
+
+
+def _issued(device_s: FloatArray, group: LayoutGroup, rate: Rates) -> FloatArray:
+    """One pass over a layer with the host's part in it."""
+    profile = group.profile
+    of_dtensors = np.where(group.columns.tp > 1, profile.tensor_parallel_host_s_per_layer, 0.0)
+    host_s = profile.host_s_per_layer + of_dtensors
+    return np.maximum(device_s, host_s) if rate.runs_ahead else device_s + host_s
 
 
 def head_time(group: LayoutGroup, rate: Rates) -> PartTime:

@@ -33,8 +33,8 @@ from meshfit.workload.training import TrainingSpec
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-CHUNK_LAYOUTS = 32_768
-"""Layouts computed at once: some hundred arrays of this length stay within tens of MB."""
+CHUNK_LAYOUTS = 16_384
+"""Layouts computed at once: the fastest of 2k to 32k, since the arrays then stay in cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,15 +201,22 @@ def _groups(candidates: Candidates, basis: Basis) -> Iterator[tuple[IntArray, La
 def _shared_pipelines(
     candidates: Candidates, basis: Basis
 ) -> Iterator[tuple[IntArray, Pipeline, bool]]:
+    if not len(candidates):
+        return
     uses_cast = step_columns(candidates, basis.training, basis.profile).through_fsdp
-    keys = np.stack(
-        [candidates.pp, candidates.vpp, candidates.schedule, candidates.stage_split, uses_cast]
+    parts = (
+        candidates.pp,
+        candidates.vpp,
+        candidates.schedule,
+        candidates.stage_split,
+        uses_cast.astype(np.int64),
     )
-    unique, group_of = np.unique(keys, axis=1, return_inverse=True)
-    by_group = np.argsort(group_of.ravel(), kind="stable")
-    ends = np.cumsum(np.bincount(group_of.ravel(), minlength=unique.shape[1]))
-    for key, rows in zip(unique.T, np.split(by_group, ends[:-1]), strict=True):
-        pp, vpp, schedule, split, is_cast = (int(part) for part in key)
+    radices = [int(part.max()) + 1 for part in parts]
+    codes, group_of = np.unique(np.ravel_multi_index(parts, radices), return_inverse=True)
+    by_group = np.argsort(group_of, kind="stable")
+    ends = np.cumsum(np.bincount(group_of, minlength=len(codes)))
+    for code, rows in zip(codes, np.split(by_group, ends[:-1]), strict=True):
+        pp, vpp, schedule, split, is_cast = (int(part) for part in np.unravel_index(code, radices))
         stage_layers = candidates.stage_splits[split]
         pipeline = Pipeline(
             pp=pp,

@@ -6,15 +6,18 @@ fills them:
 - ``parameters``, ``gradients``, ``optimizer``: what the rank holds between steps, its own shards.
 - ``activations``: what autograd keeps (``activations.layer_tensors``) for the micro-batches in
   flight, the layer being recomputed, and autocast's copies of weights.
-- ``logits_and_loss``: logits, log-probabilities and their gradients.
-- ``communication``: gathered parameters and whole gradients of sharded states, reduce-scatter
-  inputs, DDP's buckets, pipeline receive buffers.
-- ``temporary``: gradients of activations in backward, temporaries of the optimizer.
+- ``logits_and_loss``: logits, log-probabilities and their gradients, and the head's gradient of
+  the micro-batch at hand.
+- ``communication``: gathered parameters and whole gradients under FSDP2's hooks, gather and
+  scatter buffers, pipeline receive buffers.
+- ``temporary``: gradients of activations in backward, gradients that DDP has not yet taken into
+  its buckets, temporaries of the optimizer.
 
-The peak is the largest of four moments. *loss*: every activation is there, and the loss's own
-buffers. *backward_start*: all activations, the first layer's backward, the head's gradient.
-*backward_end*: all gradients, one layer left of the micro-batch. *optimizer*: all states and the
-step's temporaries.
+The peak is the largest of six moments, all of one micro-batch while the schedule has most in
+flight. ``head``: the logits are made. ``loss``: gradients of the logits. ``backward_start``: inside
+the last layer. ``layer_passed``: its gradients are whole and about to be reduced. ``backward_end``:
+inside the first layer, with all gradients. ``optimizer``: states and the step's temporaries.
+Between the last two of backward memory changes linearly with the layers passed.
 
 Ignored: kernel workspaces, the few bytes a token of ids, masks and rotary tables, padding of
 uneven shards.
@@ -30,7 +33,6 @@ from meshfit.breakdown import MEMORY_CATEGORIES
 from meshfit.predict.activations import (
     FP32_BYTES,
     BytesPerToken,
-    LossBytes,
     backward_bytes,
     checkpoint_tensors,
     head_tensors,
@@ -54,8 +56,16 @@ from meshfit.workload.training import OPTIMIZER_MOMENTS
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
-MOMENTS: tuple[str, ...] = ("loss", "backward_start", "backward_end", "optimizer")
+MOMENTS: tuple[str, ...] = (
+    "head",
+    "loss",
+    "backward_start",
+    "layer_passed",
+    "backward_end",
+    "optimizer",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,31 +80,44 @@ class RankMemory:
         return np.asarray(sum(self.categories.values()))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Moments:
+    """Bytes of one category at every moment of ``MOMENTS``."""
+
+    head: FloatArray
+    loss: FloatArray
+    backward_start: FloatArray
+    layer_passed: FloatArray
+    backward_end: FloatArray
+    optimizer: FloatArray
+
+    def stacked(self) -> FloatArray:
+        """[moments, N]."""
+        return np.stack([getattr(self, name) for name in MOMENTS])
+
+
 def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     """Memory of one pipeline rank at its peak, for every layout of ``group``."""
     held = in_flight(group.pipeline, shape.rank, group.columns.micro_batches)
     states = _states(shape, group)
-    sharding = _sharding(shape, group, held)
-    buffers = _standing_buffers(shape, group)
-    activations = _activations(shape, group, held)
-    logits = _logits(shape, group, held)
-    gradients = np.where(group.columns.keeps_gradients, 0.0, states.gradients)
-    waiting = np.where(held.accumulating | _in_buckets(group), gradients, 0.0)
-    temporary = _temporaries(shape, group, held)
-    zeros = np.zeros(len(group))
     at = {
-        "gradients": (waiting, waiting, gradients, states.gradients),
-        "activations": (activations.kept, activations.kept + activations.live, activations.end, zeros),
-        "logits_and_loss": (logits.loss, logits.backward, logits.end, zeros),
-        "communication": tuple(buffers + bytes_ for bytes_ in (sharding.loss, sharding.backward_start, sharding.backward_end, zeros)),
-        "temporary": (zeros, temporary, temporary, _optimizer_temporaries(group, states)),
-    }  # fmt: skip
-    moment = np.argmax(sum(np.stack(values) for values in at.values()), axis=0)
-    peak = {name: np.choose(moment, values) for name, values in at.items()}
+        "gradients": _gradients(group, held, states),
+        "activations": _activations(shape, group, held),
+        "logits_and_loss": _logits(shape, group, held),
+        "communication": _communication(shape, group, held, states),
+        "temporary": _temporary(shape, group, held, states),
+    }
+    by_category = {name: moments.stacked() for name, moments in at.items()}
+    moment = np.argmax(sum(by_category.values()), axis=0)
+    peak = {name: np.choose(moment, values) for name, values in by_category.items()}
     peak |= {"parameters": states.parameters, "optimizer": states.optimizer}
+    nothing = np.zeros(len(group))
     return RankMemory(
-        categories={name: peak.get(name, zeros) for name in MEMORY_CATEGORIES}, moment=moment
+        categories={name: peak.get(name, nothing) for name in MEMORY_CATEGORIES}, moment=moment
     )
+
+
+# States
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,103 +145,70 @@ def _states(shape: RankShape, group: LayoutGroup) -> _States:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _AtMoments:
-    loss: FloatArray
-    backward_start: FloatArray
-    backward_end: FloatArray
-
-
-def _sharding(shape: RankShape, group: LayoutGroup, held: InFlight) -> _AtMoments:
-    """Gathered parameters and whole gradients of sharded states (FSDP2).
-
-    Each layer is a unit; embedding, final norm and head form the root unit, which stays gathered
-    from forward to the end of backward, and whose gradients are reduced last.
-    """
-    columns, precision, profile = group.columns, group.training.precision, group.profile
-    model, tp = group.model, columns.tp
-    used_bytes, reduced_bytes = precision.compute_bytes, precision.gradient_bytes
-    copied_bytes = np.where(
-        columns.shards_parameters | (used_bytes != precision.parameter_bytes), used_bytes, 0
-    )
-    root = on_rank(ends_parameters(shape, model), tp)
-    block = on_rank(_largest_block(shape, model), tp)
-    everything = on_rank(rank_parameters(shape, model), tp)
-    head = on_rank(head_matrix(shape, model), tp)
-    prefetched = min(profile.live_unsharded_blocks, sum(chunk.num_layers for chunk in shape.chunks))
-
-    freed = columns.frees_after_forward
-    freed_in_backward = freed & ~columns.keeps_gradients
-    forward = np.where(freed, root + block, everything) * copied_bytes
-    start = np.where(freed, root + prefetched * block, everything) * copied_bytes
-    end = np.where(freed_in_backward, root + block, everything) * copied_bytes
-
-    kept = np.where(columns.keeps_gradients, everything * reduced_bytes, 0.0)
-    waiting = np.where(held.accumulating, kept, 0.0)
-    passing = block * (used_bytes + reduced_bytes)
-    reducing_root = root * (used_bytes + reduced_bytes)
-    at_end = np.where(
-        columns.keeps_gradients, kept + block * reduced_bytes, np.maximum(passing, reducing_root)
-    )
-    on = columns.through_fsdp
-    return _AtMoments(
-        loss=np.where(on, forward + waiting, 0.0),
-        backward_start=np.where(on, start + waiting + head * used_bytes + passing, 0.0),
-        backward_end=np.where(on, end + at_end, 0.0),
-    )
-
-
-def _in_buckets(group: LayoutGroup) -> NDArray[np.bool_]:
-    """Whether gradients are views of DDP's buckets, which are never freed."""
-    return _uses_ddp(group) & group.profile.gradients_live_in_buckets
-
-
-def _uses_ddp(group: LayoutGroup) -> NDArray[np.bool_]:
+def _uses_ddp(group: LayoutGroup) -> BoolArray:
     columns = group.columns
     return ~columns.through_fsdp & (columns.replicas * columns.state_shard > 1)
 
 
-def _standing_buffers(shape: RankShape, group: LayoutGroup) -> FloatArray:
-    """DDP's buckets where they are a copy, and receive buffers for every micro-batch."""
-    columns, profile = group.columns, group.profile
-    buffers = np.zeros(len(columns))
-    if not profile.gradients_live_in_buckets:
-        gradients = on_rank(rank_parameters(shape, group.model), columns.tp)
-        copied = gradients * group.training.precision.gradient_bytes
-        buffers += np.where(_uses_ddp(group), copied, 0.0)
-    if profile.pipeline_buffers and group.pipeline.pp > 1:
-        received = sum((not c.has_embedding) + (not c.has_head) for c in shape.chunks)
-        buffers += received * columns.micro_batches * _boundary(group)
-    return buffers
+def _in_buckets(group: LayoutGroup) -> BoolArray:
+    """Whether gradients are views of DDP's buckets, which are never freed."""
+    return _uses_ddp(group) & group.profile.gradients_live_in_buckets
 
 
-def _boundary(group: LayoutGroup) -> FloatArray:
-    """Hidden states of one micro-batch as stages exchange them."""
-    hidden_bytes = group.model.hidden_size * group.numerics.residual_bytes
-    return BytesPerToken(sequence=hidden_bytes).on_rank(group.columns)
+def _gradients(group: LayoutGroup, held: InFlight, states: _States) -> _Moments:
+    """Gradients as the optimizer will see them.
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Activations:
-    kept: FloatArray
-    """Of all micro-batches in flight."""
-    live: FloatArray
-    """Of the layer that is being recomputed."""
-    end: FloatArray
-    """When backward of the first micro-batch reaches the last layer it has to pass."""
-
-
-def _activations(shape: RankShape, group: LayoutGroup, held: InFlight) -> _Activations:
+    They wait through a micro-batch where an earlier one has made them. Until the last micro-batch
+    FSDP2's hooks hold whole gradients, and those of hybrid sharding that are not yet summed over
+    replicas, elsewhere (see ``_communication``).
+    """
     columns = group.columns
-    per_micro_batch = [_chunk_activations(chunk, group) for chunk in shape.chunks]
-    kept = sum(
-        count * bytes_ for count, bytes_ in zip(held.per_chunk, per_micro_batch, strict=True)
+    elsewhere = columns.keeps_gradients | _waits_for_replicas(group)
+    waiting = np.where((held.accumulating & ~elsewhere) | _in_buckets(group), states.gradients, 0.0)
+    end = np.where(elsewhere, 0.0, states.gradients)
+    return _Moments(
+        head=waiting,
+        loss=waiting,
+        backward_start=waiting,
+        layer_passed=waiting,
+        backward_end=end,
+        optimizer=states.gradients,
     )
-    one_layer = _largest_layer(shape, group).on_rank(columns)
-    live = np.where(columns.recompute, one_layer, 0.0)
-    copies = _autocast_weights(shape, group)
-    return _Activations(
-        kept=kept + copies, live=live, end=kept - per_micro_batch[0] + one_layer + copies
+
+
+def _waits_for_replicas(group: LayoutGroup) -> BoolArray:
+    """Whether shards of gradients wait for the sum over replicas that ends the step."""
+    columns = group.columns
+    hybrid = columns.shards_parameters & (columns.replicas > 1)
+    return hybrid & (columns.micro_batches > 1) & ~columns.keeps_gradients
+
+
+# Activations
+
+
+def _activations(shape: RankShape, group: LayoutGroup, held: InFlight) -> _Moments:
+    """What autograd keeps. In the last layer's backward the head's part is gone, and the input of
+    the layer's last matmul, while a recomputed layer is there in full."""
+    columns = group.columns
+    each = [_chunk_activations(chunk, group) for chunk in shape.chunks]
+    kept = sum(
+        (count * bytes_ for count, bytes_ in zip(held.per_chunk, each, strict=True)),
+        start=_autocast_weights(shape, group) + _sent_activations(shape, group),
+    )
+    head = np.zeros(len(group))
+    if shape.chunks[-1].has_head:
+        head = total(head_tensors(group.model, group.numerics, group.profile)).on_rank(columns)
+    layer = _largest_layer(shape, group).on_rank(columns)
+    last_input = _last_matmul_input(shape, group).on_rank(columns)
+    recomputed = np.where(columns.recompute, layer - _shared_input(group), 0.0)
+    one_layer = np.where(columns.recompute, _boundary(group), layer)
+    return _Moments(
+        head=kept,
+        loss=kept,
+        backward_start=kept - head + recomputed - last_input,
+        layer_passed=kept - head - one_layer,
+        backward_end=kept - each[0] + layer - last_input,
+        optimizer=np.zeros(len(group)),
     )
 
 
@@ -236,12 +226,35 @@ def _chunk_activations(chunk: Chunk, group: LayoutGroup) -> FloatArray:
     kept = np.where(columns.recompute, checkpoints.on_rank(columns), saved.on_rank(columns))
     if chunk.has_head:
         kept += total(head_tensors(model, numerics, group.profile)).on_rank(columns)
-    elif group.pipeline.pp > 1:
+    elif group.pipeline.pp > 1 and not _keeps_sent(group):
         kept += _boundary(group)
     if group.pipeline.pp > 1 and not chunk.has_embedding and group.profile.pipeline_buffers:
-        shared = columns.recompute | (numerics.residual_bytes == FP32_BYTES)
-        kept -= np.where(shared, _boundary(group), 0.0)
+        kept -= np.where(columns.recompute, _boundary(group), _shared_input(group))
     return np.asarray(kept)
+
+
+def _keeps_sent(group: LayoutGroup) -> bool:
+    """Whether what a stage has sent is held until the end of the step."""
+    return group.pipeline.vpp > 1 and group.profile.interleaving_keeps_sent
+
+
+def _sent_activations(shape: RankShape, group: LayoutGroup) -> FloatArray:
+    if not _keeps_sent(group):
+        return np.zeros(len(group))
+    sending = sum(not chunk.has_head for chunk in shape.chunks)
+    return sending * group.columns.micro_batches * _boundary(group)
+
+
+def _boundary(group: LayoutGroup) -> FloatArray:
+    """Hidden states of one micro-batch as layers, and stages, hand them on."""
+    hidden_bytes = group.model.hidden_size * group.numerics.residual_bytes
+    return BytesPerToken(sequence=hidden_bytes).on_rank(group.columns)
+
+
+def _shared_input(group: LayoutGroup) -> FloatArray:
+    """What a layer's first norm keeps of an input that is kept anyway: in fp32 the same tensor."""
+    is_same = group.numerics.residual_bytes == FP32_BYTES
+    return _boundary(group) if is_same else np.zeros(len(group))
 
 
 def _largest_layer(shape: RankShape, group: LayoutGroup) -> BytesPerToken:
@@ -250,6 +263,11 @@ def _largest_layer(shape: RankShape, group: LayoutGroup) -> BytesPerToken:
         for kind in _kinds(shape)
     ]
     return max(each, key=lambda b: b.tp + b.sequence + b.whole, default=BytesPerToken())
+
+
+def _last_matmul_input(shape: RankShape, group: LayoutGroup) -> BytesPerToken:
+    widths = [kind.mlp.intermediate_size for kind in _kinds(shape)]
+    return BytesPerToken(tp=float(group.numerics.compute_bytes * max(widths, default=0)))
 
 
 def _autocast_weights(shape: RankShape, group: LayoutGroup) -> FloatArray:
@@ -261,46 +279,142 @@ def _autocast_weights(shape: RankShape, group: LayoutGroup) -> FloatArray:
     return np.asarray(matmuls / group.columns.tp * group.numerics.compute_bytes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Logits:
-    loss: FloatArray
-    backward: FloatArray
-    end: FloatArray
+# Logits and loss
 
 
-def _logits(shape: RankShape, group: LayoutGroup, held: InFlight) -> _Logits:
-    """Around the loss, on the rank that has the head; zero elsewhere."""
-    columns = group.columns
+def _logits(shape: RankShape, group: LayoutGroup, held: InFlight) -> _Moments:
+    """Around the loss, on the rank that has the head; zero elsewhere.
+
+    A pipeline holds logits, as a stage's output, until their backward; a plain loop drops them
+    once the log-probabilities are there, unless they came out of a collective that no FSDP2 hook
+    has waited for (measured: tensor parallelism alone).
+    """
+    columns, nothing = group.columns, np.zeros(len(group))
     if not shape.chunks[-1].has_head:
-        zeros = np.zeros(len(columns))
-        return _Logits(loss=zeros, backward=zeros, end=zeros)
+        return _Moments(**dict.fromkeys(MOMENTS, nothing))
+    element = group.training.precision.compute_bytes
     entries = columns.tokens * float(group.model.vocab_size)
     if not group.profile.gathers_logits:
         entries = entries / columns.tp
-    each: LossBytes = loss_bytes(group.training.precision)
-    waiting = (held.per_chunk[-1] - 1) * each.kept
-    return _Logits(
-        loss=entries * (waiting + each.kept + max(each.forward, each.backward)),
-        backward=entries * (waiting + group.training.precision.compute_bytes),
-        end=entries * waiting,
+    loss = loss_bytes(group.training.precision)
+    unwaited = (columns.tp > 1) & ~columns.through_fsdp & group.profile.gathers_logits
+    holds_logits = unwaited | (group.pipeline.pp > 1)
+    kept = loss.kept + np.where(holds_logits, element, 0)
+    making = loss.forward + np.where(holds_logits, 0, element)
+    waiting = entries * (held.per_chunk[-1] - 1) * kept
+    gradient = _fresh_head_gradient(shape, group, held)
+    return _Moments(
+        head=waiting + entries * element,
+        loss=waiting + entries * (kept + np.maximum(making, loss.backward)),
+        backward_start=waiting + gradient,
+        layer_passed=waiting + gradient,
+        backward_end=waiting,
+        optimizer=nothing,
     )
 
 
-def _temporaries(shape: RankShape, group: LayoutGroup, held: InFlight) -> FloatArray:
-    """Gradients of activations while backward passes one layer.
+def _fresh_head_gradient(shape: RankShape, group: LayoutGroup, held: InFlight) -> FloatArray:
+    """The head's gradient, unless one of an earlier micro-batch is counted that it is added to."""
+    columns, precision = group.columns, group.training.precision
+    element = np.where(columns.through_fsdp, precision.compute_bytes, precision.gradient_bytes)
+    whole_waits = held.accumulating & (columns.keeps_gradients | ~columns.through_fsdp)
+    head = on_rank(head_matrix(shape, group.model), columns.tp)
+    return np.where(whole_waits | _in_buckets(group), 0.0, head * element)
 
-    A gradient that is added to one of an earlier micro-batch exists beside it for a moment; the
-    largest is that of a vocabulary matrix.
+
+# Communication
+
+
+def _communication(
+    shape: RankShape, group: LayoutGroup, held: InFlight, states: _States
+) -> _Moments:
+    """Gathered parameters, whole gradients and buffers.
+
+    Under FSDP2's hooks each layer is a unit; embedding, final norm and head form the root unit. A
+    unit is gathered for its forward and again (stage 3) for its backward, ``live_unsharded_blocks``
+    ahead; the root then stays to the end. The input of the last scatter lives until the next one.
     """
-    columns, model = group.columns, group.model
-    passing = np.zeros(len(columns))
+    columns, precision = group.columns, group.training.precision
+    model, tp = group.model, columns.tp
+    used, reduced = precision.compute_bytes, precision.gradient_bytes
+    root = on_rank(ends_parameters(shape, model), tp)
+    block = on_rank(_largest_block(shape, model), tp)
+    everything = on_rank(rank_parameters(shape, model), tp)
+    ahead = min(group.profile.live_unsharded_blocks, sum(c.num_layers for c in shape.chunks))
+
+    freed = columns.frees_after_forward
+    kept = np.where(columns.keeps_gradients, everything * reduced, 0.0)
+    partial = np.where(_waits_for_replicas(group), states.gradients, 0.0)
+    last_scatter = np.where(columns.shards_parameters & ~columns.keeps_gradients, root, 0) * reduced
+    waiting = np.where(held.accumulating, kept + partial + last_scatter, 0.0)
+    matrix = _largest_layer_matrix(shape) / tp * model.hidden_size * used
+    whole_block = np.where(columns.keeps_gradients, 0.0, block * (used + reduced))
+    reducing = np.maximum(root, block) * (used + reduced)
+
+    at = {
+        "head": np.where(freed, root + block, everything + block) * used + waiting,
+        "loss": np.where(freed, 0.0, everything) * used + waiting,
+        "backward_start": np.where(freed, root + ahead * block, everything) * used
+        + waiting
+        + matrix,
+        "layer_passed": np.where(freed, root + ahead * block, everything) * used
+        + waiting
+        + whole_block,
+        "backward_end": np.where(freed & ~columns.keeps_gradients, root + block, everything) * used
+        + np.where(columns.keeps_gradients, kept + block * reduced, reducing)
+        + partial,
+        "optimizer": np.zeros(len(group)),
+    }
+    standing = _standing_buffers(shape, group)
+    return _Moments(
+        **{name: standing + np.where(columns.through_fsdp, b, 0.0) for name, b in at.items()}
+    )
+
+
+def _standing_buffers(shape: RankShape, group: LayoutGroup) -> FloatArray:
+    """DDP's buckets where they are a copy, and receive buffers for every micro-batch."""
+    columns, profile = group.columns, group.profile
+    buffers = np.zeros(len(group))
+    if not profile.gradients_live_in_buckets:
+        gradients = on_rank(rank_parameters(shape, group.model), columns.tp)
+        copied = gradients * group.training.precision.gradient_bytes
+        buffers += np.where(_uses_ddp(group), copied, 0.0)
+    if profile.pipeline_buffers and group.pipeline.pp > 1:
+        received = sum((not c.has_embedding) + (not c.has_head) for c in shape.chunks)
+        buffers += received * columns.micro_batches * _boundary(group)
+    return buffers
+
+
+# Temporaries
+
+
+def _temporary(shape: RankShape, group: LayoutGroup, held: InFlight, states: _States) -> _Moments:
+    """Gradients of activations, of a weight before it is added to another, and gradients that DDP
+    takes into its buckets only with the last micro-batch; sent gradients that are held."""
+    columns, precision = group.columns, group.training.precision
+    passing = np.zeros(len(group))
     for kind in _kinds(shape):
-        one = backward_bytes(kind, model, group.numerics).on_rank(columns)
+        one = backward_bytes(kind, group.model, group.numerics).on_rank(columns)
         passing = np.maximum(passing, one)
-    added = (held.accumulating | _in_buckets(group)) & ~columns.through_fsdp
-    largest = _largest_matrix(shape, model) / columns.tp
-    gradient_bytes = group.training.precision.gradient_bytes
-    return np.asarray(passing + np.where(added, largest * gradient_bytes, 0.0))
+    matrix = _largest_layer_matrix(shape) / columns.tp * group.model.hidden_size
+    added = np.where(columns.through_fsdp, 0.0, matrix * precision.gradient_bytes)
+    outside = np.where(_in_buckets(group) & held.accumulating, states.gradients, 0.0)
+    waiting = outside + _sent_gradients(shape, group)
+    return _Moments(
+        head=waiting,
+        loss=waiting,
+        backward_start=waiting + passing + added,
+        layer_passed=waiting + _boundary(group) + added,
+        backward_end=passing + added + _sent_gradients(shape, group),
+        optimizer=_optimizer_temporaries(group, states),
+    )
+
+
+def _sent_gradients(shape: RankShape, group: LayoutGroup) -> FloatArray:
+    if not _keeps_sent(group):
+        return np.zeros(len(group))
+    sending = sum(not chunk.has_embedding for chunk in shape.chunks)
+    return sending * group.columns.micro_batches * _boundary(group)
 
 
 def _optimizer_temporaries(group: LayoutGroup, states: _States) -> FloatArray:
@@ -309,6 +423,9 @@ def _optimizer_temporaries(group: LayoutGroup, states: _States) -> FloatArray:
     if moments == 0:
         return np.zeros(len(group))
     return states.optimizer / moments * group.profile.optimizer_temporary_moments
+
+
+# What a rank holds
 
 
 def _kinds(shape: RankShape) -> set[LayerSpec]:
@@ -320,9 +437,6 @@ def _largest_block(shape: RankShape, model: ModelSpec) -> ParameterSplit:
     return max(each, key=lambda split: split.total, default=ParameterSplit(sharded=0))
 
 
-def _largest_matrix(shape: RankShape, model: ModelSpec) -> int:
-    """Elements of the largest weight on this rank, undivided."""
-    sizes = [model.hidden_size * kind.mlp.intermediate_size for kind in _kinds(shape)]
-    if shape.chunks[0].has_embedding or shape.chunks[-1].has_head:
-        sizes.append(model.vocab_size * model.hidden_size)
-    return max(sizes, default=0)
+def _largest_layer_matrix(shape: RankShape) -> int:
+    """Rows (of the hidden size) of the MLP's matrices."""
+    return max((kind.mlp.intermediate_size for kind in _kinds(shape)), default=0)

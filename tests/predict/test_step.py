@@ -1,0 +1,132 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshfit.engines.native.profile import NATIVE
+from meshfit.predict.estimate import estimate
+from meshfit.predict.step import TERMS
+from tests.predict.builders import BF16, cluster, layouts, llama, llama_8b, training
+
+COLUMN = {name: index for index, name in enumerate(TERMS)}
+
+
+def terms(*keys, model=None, spec=None, topology=None, profile=NATIVE):
+    spec = spec or training(sequence_length=2048, global_batch_size=64, precision=BF16)
+    found = estimate(
+        model or llama_8b(), spec, topology or cluster(nodes=8), layouts(*keys), profile
+    )
+    return [
+        {name: row[column] for name, column in COLUMN.items() if row[column] > 0}
+        for row in found.time_terms
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "exposed"),
+    [
+        ({}, set()),
+        ({"dp_replicate": 64}, {"all_reduce.dp_replicate"}),
+        ({"dp_shard": 64}, {"all_gather.dp_shard", "reduce_scatter.dp_shard"}),
+        (
+            {"dp_shard": 8, "dp_replicate": 8},
+            {"all_gather.dp_shard", "reduce_scatter.dp_shard", "all_reduce.dp_replicate"},
+        ),
+        ({"dp_shard": 64, "zero_stage": 1}, {"all_reduce.dp_shard", "broadcast.dp_shard"}),
+        ({"tp": 8}, {"all_gather.tp", "reduce_scatter.tp"}),
+        ({"tp": 8, "sp": False}, {"all_reduce.tp", "all_gather.tp"}),
+        ({"pp": 4}, {"send_recv.pp"}),
+        ({"cp": 2, "cp_method": "all_to_all"}, {"all_to_all.cp", "all_reduce.dp_replicate"}),
+    ],
+    ids=["single", "ddp", "fsdp", "hsdp", "zero1", "tp+sp", "tp", "pp", "cp"],
+)
+def test_each_strategy_exposes_its_own_collectives(keys, exposed):
+    (found,) = terms(keys)
+    assert {name for name in found if "." in name} == exposed
+
+
+def test_sharded_collectives_are_paid_per_micro_batch_and_replicas_once_a_step():
+    slow = replace(NATIVE, overlap_fraction=0.0)
+    few, many = terms(
+        {"dp_shard": 8, "dp_replicate": 8, "micro_batch_size": 1},
+        {"dp_shard": 8, "dp_replicate": 4, "micro_batch_size": 1},
+        profile=slow,
+    )
+    # half the ranks take twice the micro-batches
+    for name in ("all_gather.dp_shard", "reduce_scatter.dp_shard"):
+        assert many[name] == pytest.approx(2 * few[name])
+    assert many["all_reduce.dp_replicate"] < few["all_reduce.dp_replicate"]
+
+
+def test_keeping_parameters_gathered_saves_the_gather_of_backward():
+    kept, freed = terms(
+        {"dp_shard": 64, "zero_stage": 2},
+        {"dp_shard": 64, "zero_stage": 3},
+        profile=replace(NATIVE, overlap_fraction=0.0),
+    )
+    assert kept["all_gather.dp_shard"] < freed["all_gather.dp_shard"]
+    assert kept["reduce_scatter.dp_shard"] == pytest.approx(freed["reduce_scatter.dp_shard"])
+
+
+def test_computation_hides_data_parallel_communication():
+    keys = {"dp_shard": 64}
+    (hidden,) = terms(keys)
+    (shown,) = terms(keys, profile=replace(NATIVE, overlap_fraction=0.0))
+    assert hidden["all_gather.dp_shard"] < shown["all_gather.dp_shard"]
+    assert hidden["compute"] == shown["compute"]
+
+
+def test_cpu_ranks_hide_nothing():
+    keys = {"dp_shard": 8}
+    (on_cpu,) = terms(keys, topology=cluster(device_type="cpu"))
+    (shown,) = terms(keys, topology=cluster(), profile=replace(NATIVE, overlap_fraction=0.0))
+    assert on_cpu == shown
+
+
+def test_recomputation_adds_one_forward_and_its_collectives():
+    plain, again = terms({"tp": 8}, {"tp": 8, "recompute": "full"})
+    assert again["recompute"] > 0.25 * plain["compute"]
+    assert again["compute"] == plain["compute"]
+    assert 1.4 < again["reduce_scatter.tp"] / plain["reduce_scatter.tp"] < 1.5
+
+
+@given(pp=st.sampled_from([2, 4, 8]), global_batch_size=st.sampled_from([8, 16, 64]))
+def test_the_bubble_of_equal_stages_is_the_formula(pp, global_batch_size):
+    """Equal stages: a model whose ends cost next to nothing."""
+    model = llama(hidden_size=1024, heads=8, num_layers=8, intermediate_size=4096, vocab_size=1)
+    spec = training(sequence_length=2048, global_batch_size=global_batch_size)
+    fast = replace(cluster().levels[0], bandwidth_bytes_per_s=1e30, latency_s=0.0)
+    topology = replace(cluster(), levels=(fast,))
+    (found,) = terms({"pp": pp, "schedule": "gpipe"}, model=model, spec=spec, topology=topology)
+    share = found["bubble"] / (found["bubble"] + found["compute"])
+    assert share == pytest.approx((pp - 1) / (global_batch_size + pp - 1), rel=5e-3)
+
+
+def test_the_slowest_stage_decides_an_uneven_pipeline():
+    model = llama(hidden_size=1024, heads=8, num_layers=8, intermediate_size=4096)
+    spec = training(sequence_length=2048, global_batch_size=64)
+    even, uneven = terms({"pp": 4}, {"pp": 4, "stage_layers": (1, 2, 4, 1)}, model=model, spec=spec)
+    assert uneven["compute"] == pytest.approx(2 * even["compute"], rel=0.1)
+
+
+def test_a_rank_order_that_spreads_tensor_parallelism_over_nodes_costs_their_bandwidth():
+    keys = {"tp": 8, "dp_replicate": 8}
+    (inside,) = terms(keys)
+    outermost = ("tp", "pp", "dp_replicate", "dp_shard", "cp")
+    (across,) = terms(keys, profile=replace(NATIVE, rank_order=outermost))
+    assert 7 < across["reduce_scatter.tp"] / inside["reduce_scatter.tp"] < 8
+
+
+def test_every_term_is_finite_and_not_negative():
+    keys = [{"dp_shard": s, "tp": t} for s in (1, 2, 8) for t in (1, 2, 8)]
+    found = estimate(
+        llama_8b(),
+        training(global_batch_size=64, precision=BF16),
+        cluster(nodes=8),
+        layouts(*keys),
+        NATIVE,
+    )
+    assert np.isfinite(found.time_terms).all()
+    assert (found.time_terms >= 0).all()
