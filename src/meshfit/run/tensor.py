@@ -8,6 +8,7 @@ Legend: B micro-batch, S sequence, H hidden; "sharded on S" is sequence parallel
 """
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +46,7 @@ def apply_tensor_parallel(stage: Stage, mesh: DeviceMesh, *, sequence_parallel: 
     Raises:
         InputError: a degree that does not divide what it must, or no plan for this model.
     """
-    _check_divisible(stage, mesh.size())
+    check_divisible(stage.model.config, mesh.size())
     between_blocks = Shard(_SEQUENCE_DIM) if sequence_parallel else Replicate()
     for layer in stage.layers:
         parallelize_module(layer, mesh, _layer_plan(stage, layer, between_blocks))
@@ -55,8 +56,11 @@ def apply_tensor_parallel(stage: Stage, mesh: DeviceMesh, *, sequence_parallel: 
         _exchange_sequence_shards(stage, mesh)
 
 
-def _check_divisible(stage: Stage, tp: int) -> None:
-    config = stage.model.config
+def check_divisible(config: Any, tp: int) -> None:
+    """
+    Raises:
+        InputError: ``tp`` ranks cannot each hold a whole share of heads, columns and vocabulary.
+    """
     for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
         size = getattr(config, name)
         if size % tp:

@@ -30,7 +30,7 @@ class Trainer:
         corpus: Corpus,
         device: torch.device,
     ) -> None:
-        _check_batch(mesh.layout, training)
+        check_batch(mesh.layout, training)
         parameters = list(model.parameters_by_name().values())
         self.clock = StepClock(device)
         self._training = training
@@ -171,7 +171,7 @@ def _build_partial_gradients(parameters: Sequence[torch.nn.Parameter], mesh: Ran
     return PartialGradients(list(parameters), mesh.axis("tp"))
 
 
-def _check_batch(layout: LayoutSpec, training: TrainingSpec) -> None:
+def check_batch(layout: LayoutSpec, training: TrainingSpec) -> None:
     """
     Raises:
         InputError: the global batch is no whole number of micro-batches on every rank.

@@ -98,6 +98,8 @@ def build_causal_lm(config: Mapping[str, Any]) -> tuple[nn.Module, dict[str, flo
     Raises:
         InputError: the family cannot be run, or transformers refuses the config.
     """
+    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
+
     model_class = import_model_class(config)
     try:
         hf_config = model_class.config_class.from_dict(dict(config))
@@ -107,7 +109,7 @@ def build_causal_lm(config: Mapping[str, Any]) -> tuple[nn.Module, dict[str, flo
             model = model_class._from_config(
                 hf_config, attn_implementation="sdpa", dtype=torch.float32
             )
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
         raise InputError(f"transformers cannot build {model_class.__name__}: {error}") from error
     return model.train(), disabled
 

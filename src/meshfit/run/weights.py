@@ -2,12 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -115,27 +115,34 @@ class WeightsFolder:
     def __init__(self, folder: Path) -> None:
         """
         Raises:
-            InputError: the folder holds neither model.safetensors nor a sharded index.
+            InputError: the folder holds neither model.safetensors nor a sharded index, or it is
+                broken.
         """
         self._file_of = _weight_map(folder)
         self._folder = folder
         self._open: dict[Path, Any] = {}
 
-    def read(self, names: Iterable[str], box: tuple[slice, ...]) -> Tensor:
-        """The part ``box`` of the first of ``names`` that is there.
+    def read(self, names: Iterable[str], shape: Sequence[int], box: tuple[slice, ...]) -> Tensor:
+        """The part ``box`` of the first of ``names`` that is there, a tensor of ``shape``.
 
         Raises:
-            InputError: none of them is in the folder.
+            InputError: none of them is in the folder, or it has another shape.
         """
         names = tuple(names)
         for name in names:
             if name in self._file_of:
-                return self._handle(self._file_of[name]).get_slice(name)[box]
+                part = self._handle(self._file_of[name]).get_slice(name)
+                if tuple(part.get_shape()) != tuple(shape):
+                    raise InputError(
+                        f"weights {self._folder}: {name} has the shape {tuple(part.get_shape())}, "
+                        f"but this model config gives it {tuple(shape)}"
+                    )
+                return part[box]
         raise InputError(f"weights {self._folder} lack {names[0]}, which this model config has")
 
     def _handle(self, path: Path) -> Any:
         if path not in self._open:
-            self._open[path] = safe_open(path, framework="pt")
+            self._open[path] = _open(path)
         return self._open[path]
 
 
@@ -143,13 +150,22 @@ def _weight_map(folder: Path) -> dict[str, Path]:
     """Tensor name -> the file that holds it."""
     index = folder / _INDEX
     if index.exists():
-        weight_map = json.loads(index.read_text())["weight_map"]
+        try:
+            weight_map = json.loads(index.read_text())["weight_map"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"weights {index}: not an index of safetensors files") from error
         return {name: folder / file_name for name, file_name in weight_map.items()}
     single = folder / _SINGLE
     if single.exists():
-        with safe_open(single, framework="pt") as tensors:
-            return dict.fromkeys(tensors.keys(), single)
+        return dict.fromkeys(_open(single).keys(), single)
     raise InputError(f"weights {folder}: neither {_SINGLE} nor {_INDEX} is there")
+
+
+def _open(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"weights {path} cannot be read: {error}") from error
 
 
 @torch.no_grad()
@@ -169,13 +185,7 @@ def load_shards(stage: Stage, folder: Path, device: torch.device) -> None:
         local, box = local_shard(parameter)
         if local.numel() == 0:
             continue
-        values = weights.read(_names_in_files(stage, name), box)
-        if values.shape != local.shape:
-            raise InputError(
-                f"weights {folder}: {name} has another shape than this model config gives it "
-                f"({tuple(parameter.shape)})"
-            )
-        local.copy_(values)
+        local.copy_(weights.read(_names_in_files(stage, name), parameter.shape, box))
 
 
 def local_shard(parameter: Tensor) -> tuple[Tensor, tuple[slice, ...]]:
@@ -198,6 +208,5 @@ def _names_in_files(stage: Stage, name: str) -> Iterator[str]:
     yield name
     tied = getattr(stage.model, "all_tied_weights_keys", {})
     yield from (alias for alias, source in tied.items() if source == name)
-    yield name.removeprefix(
-        f"{stage.model.base_model_prefix}."
-    )  # GPT-2's files hold the base model
+    # Some files hold the base model alone, GPT-2's for one.
+    yield name.removeprefix(f"{stage.model.base_model_prefix}.")

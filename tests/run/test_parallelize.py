@@ -1,0 +1,69 @@
+"""What the runner refuses, and which stages a rank has."""
+
+import pytest
+
+from meshfit.errors import InputError
+from meshfit.mesh.spec import make_layout
+from tests.run.layouts import CASES, CONFIGS
+
+
+@pytest.mark.parametrize(
+    ("model", "keys", "message"),
+    [
+        ("llama", {"cp": 2}, "cp: the runner has no context parallelism"),
+        ("llama", {"ep": 2, "dp_shard": 2}, "ep: the runner has no expert parallelism"),
+        ("llama", {"offload": "optimizer"}, "offload: the runner does not offload"),
+        ("llama", {"recompute": "selective"}, "recompute: 'selective' is not one of none, full"),
+        ("llama", {"dp_shard": 2, "zero_stage": 0}, "zero_stage: 0 shards nothing; use 1, 2 or 3"),
+        ("llama", {"dp_shard": 2, "zero_stage": 1, "tp": 2}, "1 runs with data parallelism only"),
+        ("gpt2", {"tp": 2}, "tp: GPT-2 runs data parallel only"),
+        ("gpt2", {"pp": 2}, "pp: GPT-2 runs data parallel only"),
+        ("llama_tied", {"pp": 2}, "pp: tie_word_embeddings would need one weight on the first"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_what_can(model: str, keys: dict, message: str) -> None:
+    from meshfit.run.parallelize import check_runnable
+
+    with pytest.raises(InputError, match=message):
+        check_runnable(CONFIGS[model], make_layout(keys))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_parity_proves_is_not_refused(case) -> None:
+    from meshfit.run.parallelize import check_runnable
+
+    check_runnable(CONFIGS[case.model], case.layout)
+
+
+def test_virtual_stages_go_round_the_pipeline_ranks() -> None:
+    from meshfit.run.parallelize import stages_of_rank
+
+    layout = make_layout({"pp": 4, "vpp": 3})
+    by_rank = [stages_of_rank(layout, rank) for rank in range(4)]
+    assert by_rank[1] == (1, 5, 9)
+    assert sorted(stage for stages in by_rank for stage in stages) == list(range(12))
+
+
+def test_a_world_of_another_size_is_refused() -> None:
+    from meshfit.run.mesh import build_mesh
+
+    with pytest.raises(InputError, match="layout tp=2 needs 2 ranks, but 1 were started"):
+        build_mesh(make_layout({"tp": 2}), "cpu")
+
+
+def test_a_global_batch_that_does_not_divide_is_refused() -> None:
+    from meshfit.run.trainer import check_batch
+
+    with pytest.raises(InputError, match=r"global_batch_size=8 is not a multiple of .* 3 x 1"):
+        check_batch(make_layout({"dp_replicate": 3}), CASES[0].training)
+
+
+@pytest.mark.parametrize("model", ["llama_tied", "qwen3", "mistral"])
+def test_more_tensor_parallel_ranks_than_kv_heads_is_refused(model: str) -> None:
+    from meshfit.run.tensor import check_divisible
+    from meshfit.run.transformer import build_causal_lm
+
+    config = build_causal_lm(CONFIGS[model])[0].config
+    with pytest.raises(InputError, match="tp=4 does not divide num_key_value_heads=2"):
+        check_divisible(config, 4)
+    check_divisible(config, 2)

@@ -1,0 +1,201 @@
+"""The worker as a program: a request file in, a result file out."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshfit.mesh.spec import make_layout
+from meshfit.record.files import RESULT_NAME, read_result, write_request
+from meshfit.record.heartbeat import FINISHED_PHASE, read_heartbeats
+from meshfit.record.schema import RunRequest, RunResult
+from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
+from tests.run.layouts import CONFIGS
+
+pytestmark = pytest.mark.dist
+
+STEPS, JUDGED_STEPS = 7, 3
+
+
+def run_worker(request: RunRequest, folder: Path, **variables: str) -> subprocess.CompletedProcess:
+    """The worker on one request: alone for a world of one, else under torchrun."""
+    folder.mkdir()
+    write_request(folder / "request.json", request)
+    arguments = ["-m", "meshfit.run.worker", str(folder / "request.json"), str(folder)]
+    if request.layout.world_size > 1:
+        ranks = f"--nproc-per-node={request.layout.world_size}"
+        arguments = ["-m", "torch.distributed.run", "--standalone", ranks, *arguments]
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def result_of(request: RunRequest, folder: Path, **variables: str) -> RunResult:
+    done = run_worker(request, folder, **variables)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return read_result(folder / RESULT_NAME)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("worker")
+
+
+@pytest.fixture(scope="module")
+def request_(folder: Path) -> RunRequest:
+    """One process, text data; the weights are there."""
+    from meshfit.run.weights import write_initial_weights
+
+    config: dict[str, Any] = CONFIGS["llama"] | {"vocab_size": 256, "attention_dropout": 0.1}
+    write_initial_weights(config, folder / "weights", seed=0)
+    return RunRequest(
+        plan_hash="plan",
+        candidate="candidate",
+        purpose="reference",
+        model_config=config,
+        weights=str(folder / "weights"),
+        layout=make_layout({"micro_batch_size": 8}),
+        training=TrainingSpec(
+            sequence_length=16,
+            global_batch_size=8,
+            precision=PRECISIONS["fp32"],
+            data=DataSpec(source="text", path="${stdlib}/*.py"),
+        ),
+        device_type="cpu",
+        steps=STEPS,
+        warmup_steps=2,
+        judged_steps=JUDGED_STEPS,
+        track_memory=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def reference(request_: RunRequest, folder: Path) -> RunResult:
+    return result_of(request_, folder / "reference")
+
+
+@pytest.fixture(scope="module")
+def measured(request_: RunRequest, reference: RunResult, folder: Path) -> RunResult:
+    """Two pipeline stages of two shards each, measured."""
+    layout = make_layout({"pp": 2, "dp_shard": 2})
+    request = replace(
+        request_,
+        purpose="measure",
+        layout=layout,
+        reference=str(folder / "reference"),
+        track_memory=True,
+    )
+    return result_of(request, folder / "measured")
+
+
+def test_weights_are_written_once_and_the_result_says_so(
+    request_: RunRequest, folder: Path
+) -> None:
+    request = replace(request_, purpose="weights", weights=str(folder / "new"))
+    result = result_of(request, folder / "write_weights")
+    assert (folder / "new" / "config.json").exists()
+    assert result.losses == ()
+    ours, theirs = (
+        (folder / name / "model-00001.safetensors").read_bytes() for name in ("new", "weights")
+    )
+    assert ours == theirs
+
+
+def test_the_reference_keeps_its_gradients_and_takes_all_steps(
+    reference: RunResult, folder: Path
+) -> None:
+    assert len(reference.losses) == len(reference.gradient_norms) == STEPS
+    assert (folder / "reference" / "gradients.safetensors").exists()
+    assert reference.gradients == ()
+    assert reference.losses[-1] < reference.losses[0]
+
+
+def test_a_layout_agrees_with_the_reference(measured: RunResult, reference: RunResult) -> None:
+    for ours, theirs in zip(measured.losses, reference.losses, strict=True):
+        assert ours == pytest.approx(theirs, rel=5e-6)
+    assert len(measured.gradients) == 39
+    assert max(gradient.error for gradient in measured.gradients) <= 5e-6
+
+
+def test_every_rank_reports_itself(measured: RunResult) -> None:
+    assert [report.rank for report in measured.ranks] == [0, 1, 2, 3]
+    assert [report.stage for report in measured.ranks] == [0, 0, 1, 1]
+    for report in measured.ranks:
+        assert len(report.step_s) == len(report.input_wait_s) == STEPS
+        assert all(
+            0 <= wait < step for wait, step in zip(report.input_wait_s, report.step_s, strict=True)
+        )
+        assert report.memory.parameters > 0
+        assert report.memory.optimizer > report.memory.parameters
+        assert report.resident_bytes is not None
+        assert report.resident_bytes > report.memory.allocated
+
+
+def test_shards_add_up_to_the_model(measured: RunResult) -> None:
+    from meshfit.run.transformer import build_causal_lm
+
+    model, _ = build_causal_lm(CONFIGS["llama"] | {"vocab_size": 256})
+    whole = sum(parameter.numel() * 4 for parameter in model.parameters())
+    assert sum(report.memory.parameters for report in measured.ranks) == whole
+
+
+def test_useful_tokens_samples_and_data_are_recorded(measured: RunResult) -> None:
+    assert measured.useful_tokens_per_step == 8 * 16
+    assert [len(ids) for ids in measured.sample_ids] == [8] * JUDGED_STEPS
+    assert measured.environment["data"]["source"] == "text"
+
+
+def test_dropout_that_was_turned_off_is_recorded(measured: RunResult) -> None:
+    assert measured.environment["dropout_set_to_zero"] == {"attention_dropout": 0.1}
+
+
+def test_the_environment_of_the_run_is_recorded(measured: RunResult) -> None:
+    assert measured.environment["collectives"] == "gloo"
+    assert measured.environment["threads"] == 1
+    assert "sdpa_kernel" in measured.environment
+
+
+def test_phases_follow_one_another(measured: RunResult) -> None:
+    assert list(measured.phases_s) == ["import", "init", "build", "first_step", "end"]
+    assert sorted(measured.phases_s.values()) == list(measured.phases_s.values())
+
+
+def test_every_rank_ends_with_a_last_heartbeat(measured: RunResult, folder: Path) -> None:
+    assert measured.ranks
+    beats = read_heartbeats(folder / "measured")
+    assert [beat.phase for beat in beats.values()] == [FINISHED_PHASE] * 4
+
+
+def test_parity_takes_the_judged_steps_only_and_an_injected_nan_reaches_its_loss(
+    request_: RunRequest, reference: RunResult, folder: Path
+) -> None:
+    request = replace(request_, purpose="parity", reference=str(folder / "reference"))
+    result = result_of(request, folder / "parity", MESHFIT_FAULT="nan:rank=0:step=2")
+    assert len(result.losses) == JUDGED_STEPS
+    assert result.losses[:2] == reference.losses[:2]
+    assert math.isnan(result.losses[2])
+    assert {gradient.error for gradient in result.gradients} == {0.0}
+
+
+def test_what_cannot_run_is_told_as_wrong_input_and_leaves_no_result(
+    request_: RunRequest, folder: Path
+) -> None:
+    request = replace(request_, layout=replace(request_.layout, offload="optimizer"))
+    error_file = folder / "error.json"
+    done = run_worker(request, folder / "invalid", TORCHELASTIC_ERROR_FILE=str(error_file))
+    assert done.returncode != 0
+    message = json.loads(error_file.read_text())["message"]["message"]
+    assert message.startswith("InputError: layout")
+    assert "the runner does not offload" in message
+    assert not (folder / "invalid" / RESULT_NAME).exists()
