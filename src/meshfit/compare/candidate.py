@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshfit.breakdown import MemoryBreakdown, Prediction
+from meshfit.compare.timing import counted_steps
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.schema import Failure, Outcome, Parity, Record, RunResult
+from meshfit.record.schema import Failure, Outcome, Parity, Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,10 @@ def measured_candidate(records: Sequence[Record], *, warmup_steps: int) -> Measu
     """
     failed = next((record for record in records if record.outcome != "ok"), None)
     timed = [r.result for r in records if r.result is not None and r.purpose == "measure"]
-    by_repeat = [tuple(slowest_rank_steps(result)[warmup_steps:]) for result in timed]
+    by_repeat = [
+        counted_steps({rank.rank: rank.step_s for rank in result.ranks}, warmup_steps)
+        for result in timed
+    ]
     memories = [report.memory for result in timed for report in result.ranks]
     return MeasuredCandidate(
         layout=records[0].layout,
@@ -94,12 +98,6 @@ def measured_candidate(records: Sequence[Record], *, warmup_steps: int) -> Measu
         predicted=next((r.prediction for r in records if r.prediction is not None), None),
         records=tuple(records),
     )
-
-
-def slowest_rank_steps(result: RunResult) -> list[float]:
-    """Seconds of every step of one launch: the slowest rank's, for ranks wait for each other."""
-    by_step = zip(*(report.step_s for report in result.ranks), strict=False)
-    return [max(step) for step in by_step]
 
 
 def _deciding_parity(verdicts: Sequence[Parity]) -> Parity | None:

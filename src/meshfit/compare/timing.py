@@ -43,14 +43,8 @@ def summarise(step_s: Mapping[int, Sequence[float]], warmup_steps: int) -> StepT
     Raises:
         InputError: no step is left after ``warmup_steps``.
     """
-    slowest = [max(ranks) for ranks in zip(*step_s.values(), strict=True)]
-    if len(slowest) <= warmup_steps:
-        raise InputError(
-            f"warmup={warmup_steps} leaves none of {len(slowest)} steps to time; "
-            f"run at least {warmup_steps + 1} steps"
-        )
-    dropped = warmup_steps + _unsettled(slowest[warmup_steps:])
-    counted = slowest[dropped:]
+    counted = counted_steps(step_s, warmup_steps)
+    dropped = len(next(iter(step_s.values()))) - len(counted)
     return StepTime(
         median_s=statistics.median(counted),
         p10_s=percentile(counted, 0.1),
@@ -59,6 +53,23 @@ def summarise(step_s: Mapping[int, Sequence[float]], warmup_steps: int) -> StepT
         steps=len(counted),
         dropped=dropped,
     )
+
+
+def counted_steps(step_s: Mapping[int, Sequence[float]], warmup_steps: int) -> list[float]:
+    """Seconds of the steps that count, each as long as its slowest rank took.
+
+    Left out are ``warmup_steps`` and what follows until the run has settled.
+
+    Raises:
+        InputError: no step is left after ``warmup_steps``.
+    """
+    slowest = [max(ranks) for ranks in zip(*step_s.values(), strict=True)]
+    if len(slowest) <= warmup_steps:
+        raise InputError(
+            f"warmup={warmup_steps} leaves none of {len(slowest)} steps to time; "
+            f"run at least {warmup_steps + 1} steps"
+        )
+    return slowest[warmup_steps + _unsettled(slowest[warmup_steps:]) :]
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
