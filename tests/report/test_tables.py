@@ -82,7 +82,7 @@ def test_violations_show_rule_message_nearest_and_option():
             [
                 {
                     "rule": "tp_divides_kv_heads",
-                    "message": "tp 3 does not divide 8 [heads]",
+                    "message": "tp 3 does not divide 8 [heads]; nearest tp=2",
                     "values": {"tp": 3},
                     "nearest": {"tp": 2},
                     "option": "tensor_parallel_degree",

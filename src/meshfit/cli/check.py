@@ -7,7 +7,7 @@ import typer
 from meshfit.cli.jobs import JobPath, LayoutText
 from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
-from meshfit.funnel.checking import EXIT_CODES, check_document
+from meshfit.funnel.checking import EXIT_CODES, check_document, engine_documents
 from meshfit.job.read import read_job
 from meshfit.report.check import check_view
 
@@ -18,13 +18,25 @@ def check(
     groups: Annotated[
         bool, typer.Option("--groups", help="Show the ranks and hosts of every axis's groups.")
     ] = False,
+    engine: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            help="Ask this engine too (repeat, or `all`).",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """One given layout: is it legal, does it fit, with what margin? All broken rules at once."""
-    read = read_job(job, layout=layout)
+    read = read_job(job, layout=layout, to_run=False)
     if read.layout is None:
         raise InputError("no layout to check: give `layout:` in the job or --layout tp=4,pp=2")
     document = check_document(read, read.layout)
+    others = [*read.other_engines, *(engine or [])]
+    if others:
+        document["engines"] = engine_documents(job, layout, [read.profile.name, *others])
     if as_json:
         print_json(document)
     else:

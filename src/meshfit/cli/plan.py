@@ -20,7 +20,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Rank every legal layout by prediction: memory, time by term, and why the rest is illegal."""
-    made = make_plan(read_job(job))
+    made = make_plan(read_job(job, to_run=False))
     document = plan_document(made, top=top)
     if as_json:
         print_json(document)

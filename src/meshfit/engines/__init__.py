@@ -1,10 +1,20 @@
 """The engines meshfit knows: one folder each, found here by name."""
 
+from meshfit.engines.accelerate.profile import ACCELERATE
+from meshfit.engines.deepspeed.profile import DEEPSPEED
+from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.native.profile import NATIVE
+from meshfit.engines.sglang.profile import SGLANG
+from meshfit.engines.torchtitan.profile import TORCHTITAN
+from meshfit.engines.vllm.profile import VLLM
 from meshfit.errors import InputError, nearest_name
 from meshfit.profile import EngineProfile
 
-PROFILES: dict[str, EngineProfile] = {NATIVE.name: NATIVE}
+PROFILES: dict[str, EngineProfile] = {
+    profile.name: profile
+    for profile in (NATIVE, TORCHTITAN, MEGATRON, DEEPSPEED, ACCELERATE, VLLM, SGLANG)
+}
+"""Name -> profile, our own runner first."""
 
 
 def engine_profile(name: str) -> EngineProfile:

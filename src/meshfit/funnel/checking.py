@@ -1,26 +1,30 @@
 """``meshfit check``: one given layout, all broken rules at once, then whether it fits."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from meshfit.engines import PROFILES
 from meshfit.errors import InputError
+from meshfit.funnel.estimating import estimating_profile, stand_in_note, why_not_modelled
 from meshfit.funnel.planning import estimate_candidates
+from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.facts import facts_of
 from meshfit.mesh.groups import describe_groups
-from meshfit.mesh.rules import Violation, violations
+from meshfit.mesh.rules import Violation, violations, warnings
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.verdict import VERDICTS
 from meshfit.units import format_bytes, format_percent
 
-EXIT_CODES = {"fits": 0, "tight": 0, "does_not_fit": 1, "invalid": 2}
-"""What the command ends with, by verdict."""
+EXIT_CODES = {"fits": 0, "tight": 0, "does_not_fit": 1, "invalid": 2, None: 0}
+"""What the command ends with, by verdict (None: legal, and memory could not be predicted)."""
 
 
 def broken_rules(job: Job, layout: LayoutSpec) -> tuple[Violation, ...]:
     """Every rule of the job's engine that ``layout`` breaks."""
-    facts = facts_of(model=job.model, training=job.training, topology=job.topology, layout=layout)
-    return violations(facts, job.profile)
+    return violations(_facts(job, layout), job.profile)
 
 
 def require_legal(job: Job, layout: LayoutSpec) -> None:
@@ -32,8 +36,14 @@ def require_legal(job: Job, layout: LayoutSpec) -> None:
 
 
 def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
-    """What ``check --json`` prints: the verdict, all violations, memory per stage, time by term."""
+    """What ``check --json`` prints: the verdict, all violations, memory per stage, time by term.
+
+    ``warnings`` have the keys of violations and leave a layout legal. ``estimated_with`` names the
+    profile that memory and time were predicted with. A legal layout that cannot be predicted has no
+    verdict; ``absent`` says why.
+    """
     broken = broken_rules(job, layout)
+    note = stand_in_note(job.profile)
     document: dict[str, Any] = {
         "schema_version": 1,
         "job": job.name,
@@ -41,16 +51,77 @@ def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         "label": layout.label,
         "engine": job.profile.name,
         "violations": [violation.as_json() for violation in broken],
+        "warnings": [one.as_json() for one in warnings(_facts(job, layout), job.profile)],
         "notes": list(job.notes),
+        "memory": None,
+        "time": None,
+        "advice": [],
+        "estimated_with": None,
+        "absent": {},
     }
     if broken:
-        return document | {"verdict": "invalid", "memory": None, "time": None, "advice": []}
+        return document | {"verdict": "invalid"}
+    reason = why_not_modelled(job, layout)
+    if reason is not None:
+        absent = dict.fromkeys(("verdict", "memory", "time"), reason)
+        return document | {"verdict": None, "absent": absent}
+    if note is not None:
+        document["notes"].append(note)
+    return document | _predicted(job, layout)
+
+
+def engine_documents(
+    path: Path, layout: str | None, engines: Sequence[str]
+) -> list[dict[str, Any]]:
+    """``engines[]`` of ``check --json``: what each engine makes of the job's layout.
+
+    ``legal``, ``verdict``, ``violations`` and ``warnings`` are those of the engine, with its own
+    option names; layout keys that are left out mean what they mean to it. ``all`` stands for every
+    engine.
+
+    Raises:
+        InputError: no such engine, or the job is wrong.
+    """
+    names = [name for engine in engines for name in (PROFILES if engine == "all" else [engine])]
+    return [_engine_row(path, layout, name) for name in dict.fromkeys(names)]
+
+
+def _engine_row(path: Path, layout: str | None, engine: str) -> dict[str, Any]:
+    job = read_job(path, layout=layout, engine=engine, to_run=False)
+    assert job.layout is not None, "the job's own layout was checked before"
+    document = check_document(job, job.layout)
+    memory = document["memory"]
+    return {
+        "engine": engine,
+        "version": job.profile.version,
+        "kind": job.profile.kind,
+        "label": document["label"],
+        "legal": not document["violations"],
+        "verdict": document["verdict"],
+        "violations": document["violations"],
+        "warnings": document["warnings"],
+        "estimated_with": document["estimated_with"],
+        "memory": memory and {"capacity": memory["capacity"], "interval": memory["interval"]},
+        "time": document["time"],
+        "absent": document["absent"],
+    }
+
+
+def _facts(job: Job, layout: LayoutSpec) -> dict[str, Any]:
+    return facts_of(model=job.model, training=job.training, topology=job.topology, layout=layout)
+
+
+def _predicted(job: Job, layout: LayoutSpec) -> dict[str, Any]:
+    """The keys of a check that rest on a prediction."""
     estimates, verdicts = estimate_candidates(job, Candidates.from_layouts([layout]))
     prediction = estimates.prediction(0)
     verdict = VERDICTS[verdicts[0]]
     capacity = job.topology.accelerator.memory_bytes
-    return document | {
+    profile = estimating_profile(job.profile)
+    placed = describe_groups(layout, job.topology, job.profile.rank_order, job.profile.expert_fold)
+    return {
         "verdict": verdict,
+        "estimated_with": f"{profile.name} {profile.version}",
         "memory": {
             "capacity": capacity,
             "headroom": job.headroom_fraction,
@@ -61,7 +132,7 @@ def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         "interval": {"step_time": prediction.step_time.as_json()},
         "tokens_per_s": prediction.tokens_per_s,
         "binding": prediction.binding,
-        "groups": [placed.as_json() for placed in describe_groups(layout, job.topology)],
+        "groups": [group.as_json() for group in placed],
         "advice": _advice(verdict, prediction.memory_total.high, capacity, job.headroom_fraction),
     }
 

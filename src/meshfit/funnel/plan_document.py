@@ -1,5 +1,6 @@
 """What ``plan --json`` prints."""
 
+from meshfit.funnel.estimating import stand_in_note
 from meshfit.funnel.planning import Plan
 from meshfit.report.documents import SCHEMA_VERSION, PlanDocument, plan_candidate
 
@@ -14,7 +15,7 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
         seconds=sum(plan.seconds_by_tier.values()),
         seconds_by_tier=plan.seconds_by_tier,
         headroom=plan.job.headroom_fraction,
-        notes=list(plan.job.notes),
+        notes=[*plan.job.notes, *_stand_in(plan)],
         candidates=[
             plan_candidate(
                 layout=plan.layout(index),
@@ -26,3 +27,8 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
             for index in map(int, plan.order[:top])
         ],
     )
+
+
+def _stand_in(plan: Plan) -> list[str]:
+    note = stand_in_note(plan.job.profile)
+    return [] if note is None else [note]

@@ -1,12 +1,13 @@
 """Tiers 0 and 1: every legal layout, estimated and ranked."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.errors import InputError
+from meshfit.funnel.estimating import estimating_profile, modelled
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.generate import Generated, generate
@@ -48,11 +49,17 @@ class Plan:
 def make_plan(job: Job) -> Plan:
     """The legal space of ``job``, estimated and ranked.
 
+    Layouts that cannot be predicted are counted among the rejected, as ``not_modelled``.
+
     Raises:
-        InputError: no mesh is legal; the message counts the rules that rejected.
+        InputError: no mesh is legal (the message counts the rules that rejected), or the engine is
+            none to plan a training job for.
     """
+    _require_one_training_engine(job)
     started = time.perf_counter()
-    generated = generate(job.model, job.training, job.topology, job.profile, job.search)
+    generated = _modelled_only(
+        generate(job.model, job.training, job.topology, job.profile, job.search), job
+    )
     generated_at = time.perf_counter()
     if not len(generated.candidates):
         raise InputError(_nothing_legal(job, generated))
@@ -73,7 +80,8 @@ def make_plan(job: Job) -> Plan:
 
 def estimate_candidates(job: Job, candidates: Candidates) -> tuple[Estimates, NDArray[np.int8]]:
     """Estimates of given layouts of a job, and their memory verdicts."""
-    estimates = estimate(job.model, job.training, job.topology, candidates, job.profile)
+    profile = estimating_profile(job.profile)
+    estimates = estimate(job.model, job.training, job.topology, candidates, profile)
     verdicts = verdict_codes(
         middle_bytes=estimates.memory_middle_bytes,
         high_bytes=estimates.memory_high_bytes,
@@ -81,6 +89,32 @@ def estimate_candidates(job: Job, candidates: Candidates) -> tuple[Estimates, ND
         headroom_fraction=job.headroom_fraction,
     )
     return estimates, verdicts
+
+
+def _require_one_training_engine(job: Job) -> None:
+    if job.other_engines:
+        named = ", ".join((job.profile.name, *job.other_engines))
+        raise InputError(
+            f"engine [{named}]: this version plans for one engine; write engine: {job.profile.name}"
+        )
+    if job.profile.kind == "serving":
+        raise InputError(
+            f"engine {job.profile.name} serves, and workload.kind is training; `meshfit check` says "
+            f"what its rules make of one layout"
+        )
+
+
+def _modelled_only(generated: Generated, job: Job) -> Generated:
+    """What can be predicted; for the native engine that is everything."""
+    kept = modelled(generated.candidates, job.model.num_hidden_layers)
+    left_out = int(np.count_nonzero(~kept))
+    if not left_out:
+        return generated
+    return replace(
+        generated,
+        candidates=generated.candidates.take(kept),
+        rejected=generated.rejected | {"not_modelled": left_out},
+    )
 
 
 def _nothing_legal(job: Job, generated: Generated) -> str:

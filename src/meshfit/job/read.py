@@ -15,6 +15,7 @@ from meshfit.job.schema import JobFile, LayoutFile, RunFile, SearchFile, Workloa
 from meshfit.job.spec import Job, RunSpec
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec, make_layout
+from meshfit.profile import EngineProfile
 from meshfit.units import parse_count, parse_duration, parse_fraction
 from meshfit.workload.models import read_model
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
@@ -27,13 +28,26 @@ _SCHEDULE_SPELLINGS = {
     "1f1b": "1f1b",
     "interleaved1f1b": "interleaved_1f1b",
     "interleaved": "interleaved_1f1b",
+    "dualpipev": "dualpipe_v",
+    "zbv": "zbv_zero_bubble",
+    "zbvzerobubble": "zbv_zero_bubble",
+    "interleavedzerobubble": "interleaved_zero_bubble",
+    "loopedbfs": "looped_bfs",
 }
 
 
-def read_job(path: Path, *, layout: str | None = None) -> Job:
+def read_job(
+    path: Path, *, layout: str | None = None, engine: str | None = None, to_run: bool = True
+) -> Job:
     """The job that ``path`` describes; ``layout`` (``tp=4,pp=2``) overrides keys of its layout.
 
-    Relative paths inside the file count from its folder.
+    Relative paths inside the file count from its folder. Keys that the layout leaves out mean what
+    they mean to the engine.
+
+    Args:
+        engine: goes before the file's own.
+        to_run: the job is to be run or exported here, which the native engine alone is; False
+            where it is only planned or checked.
 
     Raises:
         InputError: anything wrong in the file or in what it names.
@@ -44,15 +58,19 @@ def read_job(path: Path, *, layout: str | None = None) -> Job:
     notes: list[str] = []
     model_path = _existing(base, file.model)
     given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
+    profile, *others = _engines(file.engine if engine is None else engine)
+    if to_run:
+        _require_native(profile, others)
     return Job(
         name=file.name or (base.name if path.stem == "job" else path.stem),
         model=read_model(file.model, base),
         weights=model_path if model_path and _holds_weights(model_path) else None,
         training=_training(file.workload, base, notes),
         topology=read_topology(file.cluster, base),
-        profile=engine_profile(_one_engine(file.engine)),
-        layout=make_layout(given) if given or file.layout is not None else None,
-        baseline=_baseline(file.baseline, base),
+        profile=profile,
+        other_engines=tuple(other.name for other in others),
+        layout=layout_of_keys(given, profile) if given or file.layout is not None else None,
+        baseline=_baseline(file.baseline, base, profile),
         search=_search(file.search),
         run=_run(file.run),
         headroom_fraction=parse_fraction(file.search.headroom),
@@ -97,17 +115,28 @@ def _schedule(text: str) -> str:
     return _SCHEDULE_SPELLINGS.get(re.sub(r"[^a-z0-9]", "", text.lower()), text)
 
 
-def _baseline(value: str | LayoutFile | None, base: Path) -> LayoutSpec | None:
+def layout_of_keys(keys: Mapping[str, Any], profile: EngineProfile) -> LayoutSpec:
+    """A layout in which keys that are left out mean what they mean to an engine."""
+    return make_layout(
+        keys,
+        sequence_parallel=profile.sequence_parallel,
+        zero_stage=profile.default_zero_stage,
+    )
+
+
+def _baseline(
+    value: str | LayoutFile | None, base: Path, profile: EngineProfile
+) -> LayoutSpec | None:
     if value is None:
         return None
     if isinstance(value, LayoutFile):
-        return make_layout(_layout_keys(value))
+        return layout_of_keys(_layout_keys(value), profile)
     path = base / value
     document = read_yaml_mapping(path)
     block = document.get("layout", document)
     if not isinstance(block, Mapping):
         raise InputError(f"{path}: layout must hold keys and values, found {block!r}")
-    return make_layout(_layout_keys(validate(LayoutFile, block, str(path))))
+    return layout_of_keys(_layout_keys(validate(LayoutFile, block, str(path))), profile)
 
 
 def _training(file: WorkloadFile, base: Path, notes: list[str]) -> TrainingSpec:
@@ -228,14 +257,25 @@ def _device_seconds(text: str | None) -> float | None:
     return float(match.group(1)) * {"h": 3600, "min": 60, "s": 1}[match.group(2).lower()]
 
 
-def _one_engine(value: str | list[str]) -> str:
-    if isinstance(value, str):
-        return value
-    if len(value) != 1:
+def _engines(value: str | list[str]) -> list[EngineProfile]:
+    """The engines of a job, its own first."""
+    names = [value] if isinstance(value, str) else list(dict.fromkeys(value))
+    if not names:
+        raise InputError("engine is an empty list; write engine: native")
+    return [engine_profile(name) for name in names]
+
+
+def _require_native(profile: EngineProfile, others: list[EngineProfile]) -> None:
+    if others:
+        named = ", ".join(one.name for one in (profile, *others))
         raise InputError(
-            f"engine {value!r}: this version plans for one engine; write engine: native"
+            f"engine [{named}]: this version runs for one engine; write engine: native"
         )
-    return value[0]
+    if profile.name != "native":
+        raise InputError(
+            f"engine {profile.name}: this version runs and exports native only; `meshfit check` "
+            f"and `meshfit plan` take it"
+        )
 
 
 def _existing(base: Path, name: str) -> Path | None:

@@ -45,6 +45,7 @@ class RunSpec:
 class Job:
     """One job file, read and resolved.
 
+    ``profile`` is the engine of the job and ``other_engines`` names those listed after it.
     ``weights`` is a folder of given weights, None for random ones. ``layout`` is the one layout
     that check, run and export work on; ``baseline`` is always a row of a comparison. ``identity``
     is everything in the file that decides a sweep's result, for the plan hash. ``notes`` are
@@ -64,3 +65,4 @@ class Job:
     headroom_fraction: float
     identity: str
     notes: tuple[str, ...] = ()
+    other_engines: tuple[str, ...] = ()

@@ -27,12 +27,22 @@ SIZES: tuple[str, ...] = (
     "sequence_length",
     "data_parallel_size",
     "world",
+    "gpus_per_domain",
     "num_attention_heads",
     "num_key_value_heads",
+    "vision_num_attention_heads",
     "hidden_size",
     "intermediate_size",
+    "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+    "quantization_block_size",
     "vocab_size",
     "num_hidden_layers",
+    "layers_per_virtual_stage",
+    "attn_dp",
+    "attn_cp",
+    "moe_dp",
+    "dcp",
 )
 """Names whose value must be at least 1."""
 
@@ -53,6 +63,7 @@ def facts_of(
         facts["global_batch_size"] = training.global_batch_size
     if topology is not None:
         facts["world"] = topology.num_accelerators
+        facts["gpus_per_domain"] = max(topology.gpus_per_host, topology.levels[0].size)
     if layout is not None:
         facts |= _layout_facts(layout)
     return facts
@@ -65,6 +76,11 @@ def engine_facts(profile: EngineProfile) -> dict[str, Any]:
         "schedules": profile.schedules,
         "zero_stages": profile.zero_stages,
         "recompute_options": profile.recompute,
+        "offload_options": profile.offload,
+        "cp_methods": profile.cp_methods,
+        "default_cp_method": profile.cp_method,
+        "vocabulary_multiple": profile.vocabulary_multiple,
+        "vocabulary_multiple_per_rank": profile.vocabulary_multiple_per_rank,
     }
 
 
@@ -95,9 +111,13 @@ def with_derived(facts: Facts) -> dict[str, Any]:
     """``facts`` and what follows from them; a name that is given is never overwritten.
 
     Adds ``data_parallel_size``; ``sequences_per_micro_batch`` (of all data-parallel ranks
-    together); ``num_micro_batches`` (of one optimizer step on one data-parallel rank, floor).
+    together); ``num_micro_batches`` (of one optimizer step on one data-parallel rank, floor);
+    ``cp_exchange`` (the ``cp_method``, or the engine's own where the layout has none).
     """
     known = dict(facts)
+    if "default_cp_method" in known:
+        method = known.get("cp_method", "none")
+        known.setdefault("cp_exchange", _or_default(method, known["default_cp_method"]))
     if {"dp_replicate", "dp_shard"} <= known.keys():
         known.setdefault("data_parallel_size", known["dp_replicate"] * known["dp_shard"])
     if {"data_parallel_size", "micro_batch_size"} <= known.keys():
@@ -111,6 +131,12 @@ def with_derived(facts: Facts) -> dict[str, Any]:
     return known
 
 
+def _or_default(method: Any, default: str) -> Any:
+    if isinstance(method, str):
+        return default if method == "none" else method
+    return np.where(method == "none", default, method)
+
+
 def _model_facts(model: ModelSpec) -> dict[str, Any]:
     return {
         "model_type": model.model_type,
@@ -122,6 +148,9 @@ def _model_facts(model: ModelSpec) -> dict[str, Any]:
         "num_hidden_layers": model.num_hidden_layers,
         "tie_word_embeddings": model.tie_word_embeddings,
         "dropout": model.dropout,
+        "head_dim": model.attention.head_dim,
+        "max_position_embeddings": model.max_position_embeddings,
+        "learned_positions": model.learned_positions,
         "num_experts": 0,  # every MLP of a ModelSpec is dense
     }
 
@@ -131,6 +160,7 @@ def _layout_facts(layout: LayoutSpec) -> dict[str, Any]:
     split = facts.pop("stage_layers")
     facts["cp_method"] = layout.cp_method or "none"
     facts["offload"] = layout.offload or "none"
+    facts["stage_layers_given"] = split is not None
     if split is not None:
         facts["stage_layers_length"] = len(split)
         facts["stage_layers_sum"] = sum(split)
@@ -151,6 +181,7 @@ def _stage_facts(candidates: Candidates) -> dict[str, Any]:
     ]
     total = np.array([sum(split or ()) for split in splits])[candidates.stage_split]
     return {
+        "stage_layers_given": given,
         "stage_layers_length": np.where(given, length, num_stages),
         "stage_layers_min": smallest,
         "stage_layers_sum": np.where(given, total, EVEN_SPLIT),

@@ -73,7 +73,7 @@ def generate(
     """
     search = search or SearchSpec()
     fixed = facts_of(model=model, training=training, topology=topology)
-    fixed |= engine_facts(profile) | {"offload": "none"}
+    fixed |= engine_facts(profile) | {"offload": "none", "cp_method": "none"}
     policies = _policies(fixed, profile, search)
     columns = _degrees(topology.num_accelerators, fixed["num_experts"], search)
     considered = int(_completions(columns, policies).sum())
@@ -99,8 +99,13 @@ class _Sieve:
     def apply(self, columns: Columns, remaining: Sequence[_Policy]) -> Columns:
         """The rows that keep every rule that can be decided now."""
         facts = with_derived({**self._fixed, **column_facts(columns)})
-        decided = [rule for rule in self._pending if rule.applies(facts)]
-        self._pending = [rule for rule in self._pending if not rule.applies(facts)]
+        later = {policy.column for policy in remaining}
+        decided = [
+            rule
+            for rule in self._pending
+            if rule.applies(facts) and later.isdisjoint(rule.defaults)
+        ]
+        self._pending = [rule for rule in self._pending if rule not in decided]
         completions = _completions(columns, remaining)
         legal = np.ones(_num_rows(columns), dtype=np.bool_)
         for rule in decided:
@@ -123,8 +128,12 @@ def _policies(facts: Facts, profile: EngineProfile, search: SearchSpec) -> list[
     default = LayoutSpec()
     powers = [2**power for power in range(facts["num_hidden_layers"].bit_length())]
     zero_stages = [stage for stage in search.zero_stage or profile.zero_stages if stage != 0]
-    schedules = _codes(search.schedule or profile.schedules, SCHEDULES, "schedule")
-    recompute = _codes(search.recompute or profile.recompute, RECOMPUTE, "recompute")
+    own_schedules = [name for name in profile.schedules if name in SCHEDULES]
+    own_recompute = [name for name in profile.recompute if name in RECOMPUTE]
+    schedules = _codes(
+        search.schedule or own_schedules or (default.schedule,), SCHEDULES, "schedule"
+    )
+    recompute = _codes(search.recompute or own_recompute, RECOMPUTE, "recompute")
     return [
         _Policy(
             column="micro_batch_size",
@@ -152,7 +161,7 @@ def _policies(facts: Facts, profile: EngineProfile, search: SearchSpec) -> list[
         ),
         _Policy(
             column="sp",
-            options=_values(search.sp or (True,)),
+            options=_values(search.sp or (profile.sequence_parallel,)),
             otherwise=int(default.sp),
             applies=above_one("tp"),
         ),

@@ -13,9 +13,11 @@ from meshfit.mesh.candidates import IntArray
 from meshfit.mesh.spec import AXES, LayoutSpec
 
 EXPERT_AXES: tuple[str, ...] = ("edp", "ep", "etp")
-"""dp_shard x cp x tp seen by the experts, outermost first: expert data, expert, expert tensor."""
+"""Folded dense axes seen by the experts, outermost first: expert data, expert, expert tensor."""
 
-_FOLDED = ("dp_shard", "cp", "tp")
+DENSE_FOLD: tuple[str, ...] = ("dp_shard", "cp", "tp")
+"""Axes that torchtitan folds for experts; ``EngineProfile.expert_fold`` says those of an engine."""
+
 _JOINED: dict[str, tuple[str, ...]] = {"dp": ("dp_replicate", "dp_shard")}
 
 GROUP_AXES: tuple[str, ...] = (*AXES, *_JOINED, *EXPERT_AXES)
@@ -28,15 +30,21 @@ def coordinates(layout: LayoutSpec, rank: int, order: Sequence[str] = AXES) -> d
     return {axis: int(index) for axis, index in zip(order, place, strict=True)}
 
 
-def groups(layout: LayoutSpec, axis: str, order: Sequence[str] = AXES) -> IntArray:
+def groups(
+    layout: LayoutSpec,
+    axis: str,
+    order: Sequence[str] = AXES,
+    fold: Sequence[str] = DENSE_FOLD,
+) -> IntArray:
     """Ranks of every group along ``axis``, shape [num_groups, degree].
 
     ``axis`` is a mesh axis, ``dp`` (dp_replicate and dp_shard together), or one of ``ep``,
-    ``etp`` and ``edp``, which fold dp_shard x cp x tp with ep x etp as its inner part (the order
-    of torchtitan's and Megatron-Core's expert meshes). The groups of an axis partition the ranks.
+    ``etp`` and ``edp``, which divide the ranks of the axes in ``fold`` with ep x etp as their inner
+    part (the order of torchtitan's and Megatron-Core's expert meshes). The groups of an axis
+    partition the ranks.
     """
     if axis in EXPERT_AXES:
-        return _expert_groups(layout, axis, order)
+        return _expert_groups(layout, axis, order, fold)
     return _along(_ranks(layout, order), order, _JOINED.get(axis, (axis,)))
 
 
@@ -63,17 +71,20 @@ class GroupPlacement:
 
 
 def describe_groups(
-    layout: LayoutSpec, topology: Topology, order: Sequence[str] = AXES
+    layout: LayoutSpec,
+    topology: Topology,
+    order: Sequence[str] = AXES,
+    fold: Sequence[str] = DENSE_FOLD,
 ) -> tuple[GroupPlacement, ...]:
     """The groups of every axis with more than one rank, rank i being accelerator i."""
     degrees = {axis: getattr(layout, axis) for axis in order}
     if layout.ep > 1:
-        degrees |= dict(zip(EXPERT_AXES, _expert_shape(layout), strict=True))
+        degrees |= dict(zip(EXPERT_AXES, _expert_shape(layout, fold), strict=True))
     return tuple(
         _placement(axis, ranks, int(level), topology)
         for axis, degree in degrees.items()
         if degree > 1
-        for members in [groups(layout, axis, order)]
+        for members in [groups(layout, axis, order, fold)]
         for ranks, level in zip(members.tolist(), spanned_levels(members, topology), strict=True)
     )
 
@@ -110,12 +121,14 @@ def _along(ranks: NDArray[np.int64], order: Sequence[str], axes: Sequence[str]) 
     return moved.reshape(-1, degree)
 
 
-def _expert_shape(layout: LayoutSpec) -> tuple[int, int, int]:
-    block = layout.dp_shard * layout.cp * layout.tp
+def _expert_shape(layout: LayoutSpec, fold: Sequence[str]) -> tuple[int, int, int]:
+    block = math.prod(getattr(layout, axis) for axis in fold)
     return block // (layout.ep * layout.etp), layout.ep, layout.etp
 
 
-def _expert_groups(layout: LayoutSpec, axis: str, order: Sequence[str]) -> IntArray:
-    blocks = _along(_ranks(layout, order), order, _FOLDED)
-    folded = blocks.reshape(-1, *_expert_shape(layout))
+def _expert_groups(
+    layout: LayoutSpec, axis: str, order: Sequence[str], fold: Sequence[str]
+) -> IntArray:
+    blocks = _along(_ranks(layout, order), order, fold)
+    folded = blocks.reshape(-1, *_expert_shape(layout, fold))
     return _along(folded, ("block", *EXPERT_AXES), (axis,))

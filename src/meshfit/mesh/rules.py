@@ -1,45 +1,78 @@
 """Applying the rules of an engine: every violation of one layout, or a mask over many."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.mesh.candidates import RECOMPUTE, SCHEDULES, Candidates
+from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.facts import Facts, candidate_facts, engine_facts, with_derived
 from meshfit.mesh.rule import Rule, Violation
 from meshfit.mesh.rulebook import POSITIVE, RULES
 from meshfit.profile import EngineProfile
 
-__all__ = ["Rule", "Violation", "allowed", "refused", "rules_of", "violations"]
+__all__ = [
+    "Rule",
+    "Violation",
+    "allowed",
+    "refused",
+    "rules_of",
+    "violations",
+    "warnings",
+    "warnings_of",
+]
 
 BoolArray = NDArray[np.bool_]
 
 _SEARCHED_VALUES = 4096
 """Integers tried from 1, and on both sides of a given value, when legal values are named."""
 
+_MOST_LISTED = 32
+"""Legal values are all named up to so many; beyond, the nearest are."""
+
 
 def rules_of(profile: EngineProfile) -> tuple[Rule, ...]:
-    """The rules that hold for an engine."""
+    """The rules that an engine refuses a layout by."""
     return tuple(RULES[name] for name in profile.rules)
+
+
+def warnings_of(profile: EngineProfile) -> tuple[Rule, ...]:
+    """The rules whose breach leaves a layout legal, but must be said."""
+    return tuple(RULES[name] for name in profile.warnings)
 
 
 def violations(facts: Facts, profile: EngineProfile) -> tuple[Violation, ...]:
     """Every rule of the engine that ``facts`` (of one layout) break; empty when it is legal.
 
-    Rules whose facts are not all given are skipped. A size below 1 is one violation, and the
-    rules that would divide by it are skipped too.
+    Rules whose facts are not all given (or are None) are skipped. A size below 1 is one violation,
+    and the rules that would divide by it are skipped too.
     """
-    given = dict(facts) | engine_facts(profile)
+    given, impossible = _possible(facts, profile)
+    known = with_derived(given)
+    everything = dict(facts) | engine_facts(profile)
+    return tuple(
+        [_violation(rule, everything, profile) for rule in impossible]
+        + [_violation(rule, known, profile) for rule in rules_of(profile) if _broken(rule, known)]
+    )
+
+
+def warnings(facts: Facts, profile: EngineProfile) -> tuple[Violation, ...]:
+    """What must be said of a layout that the engine runs, in the form of violations."""
+    known = with_derived(_possible(facts, profile)[0])
+    return tuple(
+        _violation(rule, known, profile) for rule in warnings_of(profile) if _broken(rule, known)
+    )
+
+
+def _possible(facts: Facts, profile: EngineProfile) -> tuple[dict[str, Any], tuple[Rule, ...]]:
+    """Facts without sizes below 1 and without what is None, and the rules those sizes break."""
+    given = {name: value for name, value in facts.items() if value is not None}
+    given |= engine_facts(profile)
     impossible = tuple(rule for rule in POSITIVE if _broken(rule, given))
     subjects = {rule.subject for rule in impossible}
-    known = with_derived({name: value for name, value in given.items() if name not in subjects})
-    broken = (rule for rule in rules_of(profile) if _broken(rule, known))
-    return tuple(
-        [_violation(rule, given, profile) for rule in impossible]
-        + [_violation(rule, known, profile) for rule in broken]
-    )
+    return {name: value for name, value in given.items() if name not in subjects}, impossible
 
 
 def refused(facts: Facts, profile: EngineProfile) -> Iterator[tuple[str, BoolArray]]:
@@ -63,13 +96,20 @@ def _broken(rule: Rule, facts: Facts) -> bool:
 
 
 def _violation(rule: Rule, facts: Facts, profile: EngineProfile) -> Violation:
+    inputs = rule.inputs(facts)
     legal = _legal_values(rule, facts)
-    nearest = legal if rule.lists_all else _around(legal, facts[rule.subject])
+    lists_all = rule.lists_all and len(legal) <= _MOST_LISTED
+    nearest = legal if lists_all else _around(legal, inputs[rule.subject])
     option = profile.option(rule.subject)
+    if rule.option_key is not None:
+        option = profile.option_names.get(rule.option_key, option)
+    details = rule.details(**inputs) if rule.details is not None else {}
+    shown = inputs | details
     return Violation(
         rule=rule.name,
-        message=rule.message.format_map(dict(facts)) + _advice(rule, nearest, option),
-        values={need: facts[need] for need in rule.needs},
+        message=rule.message.format_map({"engine": profile.name} | shown)
+        + _advice(rule.subject, nearest, option, lists_all=lists_all),
+        values=shown,
         nearest=tuple(nearest),
         option=option,
         module=rule.module,
@@ -78,25 +118,39 @@ def _violation(rule: Rule, facts: Facts, profile: EngineProfile) -> Violation:
 
 def _legal_values(rule: Rule, facts: Facts) -> list[Any]:
     """Values of the subject, all else kept, with which the rule would hold."""
-    tried = _values_of(rule.subject, facts)
+    inputs = rule.inputs(facts)
+    tried = _values_of(rule.subject, inputs[rule.subject], facts)
+    if _may_overflow(inputs):
+        tried = tried.astype(object)
     legal = np.broadcast_to(rule.check(facts, **{rule.subject: tried}), tried.shape)
-    values: list[Any] = tried[legal].tolist()
+    values: list[Any] = tried[legal.astype(np.bool_)].tolist()
     return values
 
 
-def _values_of(subject: str, facts: Facts) -> NDArray[Any]:
+def _may_overflow(inputs: Facts) -> bool:
+    """Whether a product of these facts might not fit 64 bits."""
+    sizes = [abs(value) for value in inputs.values() if isinstance(value, int)]
+    return math.fsum(size.bit_length() for size in sizes) + _SEARCHED_VALUES.bit_length() > 60
+
+
+def _values_of(subject: str, given: Any, facts: Facts) -> NDArray[Any]:
+    """What is tried for the subject: the engine's own values of a policy, else integers."""
     policies: dict[str, tuple[Any, ...]] = {
-        "schedule": SCHEDULES,
-        "recompute": RECOMPUTE,
-        "offload": ("none",),
-        "sp": (False, True),
-        "zero_stage": (0, 1, 2, 3),
+        "schedule": facts["schedules"],
+        "recompute": facts["recompute_options"],
+        "offload": facts["offload_options"],
+        "cp_method": facts["cp_methods"],
+        "zero_stage": facts["zero_stages"],
     }
     if subject in policies:
         return np.array(policies[subject])
-    from_one = np.arange(1, _SEARCHED_VALUES + 1)
-    around = np.arange(facts[subject] - _SEARCHED_VALUES, facts[subject] + _SEARCHED_VALUES + 1)
-    return np.concatenate([from_one, around[around > _SEARCHED_VALUES]])
+    if isinstance(given, bool | np.bool_) or subject == "sp":
+        return np.array((False, True))
+    from_one = list(range(1, _SEARCHED_VALUES + 1))
+    around = range(int(given) - _SEARCHED_VALUES, int(given) + _SEARCHED_VALUES + 1)
+    tried = from_one + [value for value in around if value > _SEARCHED_VALUES]
+    fits = abs(tried[-1]).bit_length() < 62
+    return np.array(tried, dtype=np.int64 if fits else object)
 
 
 def _around(values: list[Any], given: Any) -> list[Any]:
@@ -106,12 +160,13 @@ def _around(values: list[Any], given: Any) -> list[Any]:
     return below[-1:] + above[:1]
 
 
-def _advice(rule: Rule, nearest: list[Any], option: str) -> str:
+def _advice(subject: str, nearest: list[Any], option: str, *, lists_all: bool) -> str:
+    own_name = "" if option == subject else f" ({option})"
     if not nearest:
-        return f"; no {option} makes it legal"
-    if rule.lists_all:
-        return f"; valid {option}: {_list(nearest)}"
-    return f"; nearest {' or '.join(map(str, nearest))}"
+        return f"; no {subject} makes it legal{own_name}"
+    if lists_all:
+        return f"; valid {subject}: {_list(nearest)}{own_name}"
+    return f"; nearest {' or '.join(map(str, nearest))}{own_name}"
 
 
 def _list(values: list[Any]) -> str:

@@ -74,7 +74,7 @@ class LayoutSpec:
         if self.pp > 1:
             parts.append("PP")
         if self.dp_shard > 1:
-            sharded = {1: "ZeRO-1", 2: "ZeRO-2", 3: "FSDP2"}[self.zero_stage]
+            sharded = {1: "ZeRO-1", 2: "ZeRO-2", 3: "FSDP2"}.get(self.zero_stage, "DP")
             parts.append("HSDP" if self.dp_replicate > 1 else sharded)
         elif self.dp_replicate > 1:
             parts.append("DDP")
@@ -119,17 +119,20 @@ class LayoutSpec:
         return asdict(self) | {"stage_layers": self.stage_layers and list(self.stage_layers)}
 
 
-def make_layout(keys: Mapping[str, Any]) -> LayoutSpec:
+def make_layout(
+    keys: Mapping[str, Any], *, sequence_parallel: bool = True, zero_stage: int = 3
+) -> LayoutSpec:
     """A layout from keys as written in a job: what is absent gets the documented default.
 
-    ``sp`` follows tp > 1; ``zero_stage`` is 3 with dp_shard > 1 (2 when ``reshard_after_forward``
-    is false), else 0; ``schedule`` is interleaved_1f1b with vpp > 1. Keys must be known ones.
+    ``sp`` follows tp > 1 (unless the engine has no sequence parallelism); ``zero_stage`` is the
+    engine's, 3 by default, with dp_shard > 1 (2 when ``reshard_after_forward`` is false), else 0;
+    ``schedule`` is interleaved_1f1b with vpp > 1. Keys must be known ones.
     """
     values = dict(keys)
     reshard = values.pop("reshard_after_forward", None)
-    values.setdefault("sp", values.get("tp", 1) > 1)
+    values.setdefault("sp", sequence_parallel and values.get("tp", 1) > 1)
     if values.get("dp_shard", 1) > 1:
-        values.setdefault("zero_stage", 2 if reshard is False else 3)
+        values.setdefault("zero_stage", 2 if reshard is False else zero_stage)
     if values.get("vpp", 1) > 1:
         values.setdefault("schedule", "interleaved_1f1b")
     if values.get("stage_layers") is not None:

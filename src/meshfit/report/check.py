@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshfit.breakdown import MEMORY_CATEGORIES
-from meshfit.report.tables import violations_list
+from meshfit.report.tables import violations_list, warnings_list
 from meshfit.units import format_bytes, format_duration, format_percent
 
 _STYLES = {"fits": "bold green", "tight": "bold yellow", "does_not_fit": "bold red"}
@@ -19,8 +19,12 @@ def check_view(document: Mapping[str, Any], *, groups: bool = False) -> Renderab
     parts: list[RenderableType] = [_headline(document)]
     if document["violations"]:
         parts.append(violations_list(document["violations"]))
-    else:
+    elif document["memory"]:
         parts += [_memory_table(document["memory"]), _time_table(document)]
+    if document.get("warnings"):
+        parts.append(warnings_list(document["warnings"]))
+    if document.get("engines"):
+        parts.append(engines_table(document["engines"]))
     parts += [Text(f"• {line}") for line in (*document["advice"], *document["notes"])]
     if groups and document.get("groups"):
         parts.append(_groups_table(document["groups"]))
@@ -30,6 +34,9 @@ def check_view(document: Mapping[str, Any], *, groups: bool = False) -> Renderab
 def _headline(document: Mapping[str, Any]) -> Text:
     verdict = document["verdict"]
     words = Text(f"{document['label']}: ")
+    if verdict is None:
+        words.append("legal", style="bold green")
+        return words.append(f"  (memory and time: {document['absent']['memory']})")
     words.append(verdict.replace("_", " "), style=_STYLES.get(verdict, "bold red"))
     memory = document["memory"]
     if memory:
@@ -39,6 +46,35 @@ def _headline(document: Mapping[str, Any]) -> Text:
             f"{format_percent(1 - high / capacity)} left; {format_percent(memory['headroom'])} asked)"
         )
     return words
+
+
+def engines_table(engines: Sequence[Mapping[str, Any]]) -> Table:
+    """What each engine makes of the layout: legal or not, memory, and what it says."""
+    table = Table(title="By engine", title_justify="left")
+    table.add_column("engine", no_wrap=True)
+    table.add_column("legal", no_wrap=True)
+    table.add_column("memory", no_wrap=True)
+    table.add_column("violations and warnings, with its own options", overflow="fold")
+    for row in engines:
+        legal = Text("yes", style="green") if row["legal"] else Text("no", style="bold red")
+        said = [one["message"] for one in row["violations"]]
+        said += [f"warning: {one['message']}" for one in row["warnings"]]
+        table.add_row(
+            f"{row['engine']} {row['version']}",
+            legal,
+            _engine_memory(row),
+            "\n".join(said) or "none",
+        )
+    return table
+
+
+def _engine_memory(row: Mapping[str, Any]) -> Text:
+    if not row["memory"]:
+        return Text("absent" if row["legal"] else "")
+    text = Text(str(row["verdict"]).replace("_", " "), style=_STYLES.get(row["verdict"], ""))
+    if not row["estimated_with"].startswith(f"{row['engine']} "):
+        text.append(f"\nas {row['estimated_with']}", style="dim")
+    return text
 
 
 def _memory_table(memory: Mapping[str, Any]) -> Table:

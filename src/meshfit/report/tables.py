@@ -213,29 +213,21 @@ def _inventory_figures(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def violations_list(violations: Sequence[ViolationDocument]) -> RenderableType:
-    """Every broken rule with its message and, when there is one, the nearest legal value."""
-    lines: list[RenderableType] = []
-    for violation in violations:
-        lines.append(
-            Text.assemble(("✗ ", "bold red"), (violation["rule"], "bold"), "  ", _option(violation))
-        )
-        lines.append(Padding(Text(violation["message"]), (0, 0, 0, 2)))
-        nearest = violation.get("nearest")
-        if nearest not in (None, [], {}):
-            lines.append(Padding(Text(f"nearest legal: {_nearest(nearest)}"), (0, 0, 0, 2)))
-    return Group(*lines) if lines else Text("No rule is broken.", style="green")
+    """Every broken rule with its message, which names the nearest legal values."""
+    if not violations:
+        return Text("No rule is broken.", style="green")
+    return Group(*(_violation(violation, ("✗ ", "bold red")) for violation in violations))
 
 
-def _option(violation: ViolationDocument) -> tuple[str, str]:
-    return (violation.get("option") or "", "dim")
+def warnings_list(warnings: Sequence[ViolationDocument]) -> RenderableType:
+    """What a legal layout costs or needs, in the form of violations."""
+    return Group(*(_violation(warning, ("! ", "bold yellow")) for warning in warnings))
 
 
-def _nearest(nearest: object) -> str:
-    if isinstance(nearest, Mapping):
-        return words.layout(nearest)
-    if isinstance(nearest, list | tuple):
-        return ", ".join(map(str, nearest))
-    return str(nearest)
+def _violation(violation: ViolationDocument, mark: tuple[str, str]) -> RenderableType:
+    option = (violation.get("option") or "", "dim")
+    head = Text.assemble(mark, (violation["rule"], "bold"), "  ", option)
+    return Group(head, Padding(Text(violation["message"]), (0, 0, 0, 2)))
 
 
 def _outcome(candidate: CandidateDocument) -> Text:

@@ -12,6 +12,7 @@ RULES: tuple[str, ...] = (
     "sequence_parallel_needs_tensor_parallel",
     "sequence_divisible_by_tp",
     "sequence_divisible_by_cp",
+    "sequence_within_learned_positions",
     "context_parallel_not_run",
     "layers_fill_stages",
     "stage_layers_one_per_stage",
@@ -45,10 +46,17 @@ TENSOR_PARALLEL_HOST_S_PER_LAYER = 4e-3
 of hidden size 16, eight layers less two, best of 40; forward 0.57 ms a layer and backward 0.56 ms,
 under tensor and sequence parallelism on a mesh of one rank 3.5 ms and 6.0 ms."""
 
+WARNINGS: tuple[str, ...] = (
+    "micro_batches_fill_pipeline",
+    "tensor_parallel_inside_domain",
+    "shards_inside_domain",
+)
+
 NATIVE = EngineProfile(
     name="native",
     version="1",
     rules=RULES,
+    warnings=WARNINGS,
     rank_order=AXES,
     schedules=("gpipe", "1f1b", "interleaved_1f1b"),
     zero_stages=(0, 1, 2, 3),

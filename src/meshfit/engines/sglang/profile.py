@@ -1,0 +1,72 @@
+"""SGLang 0.5.23: option names and what it checks of a layout.
+
+Rules from ``srt/arg_groups`` and ``parallel_hook.py``: a replica has tp x pp ranks, and attention's
+data- and context-parallel ranks, the experts' and the decode's are all taken from tp. The vocabulary
+is padded to a multiple of 64 (``vocab_parallel_embedding.py``, on GPUs) and then has to divide by tp.
+"""
+
+from meshfit.profile import EngineProfile
+
+RULES: tuple[str, ...] = (
+    "world_size",
+    "attention_heads_divisible",
+    "key_value_heads_divide_or_replicate",
+    "intermediate_size_divisible",
+    "expert_width_divisible",
+    "shared_expert_width_divisible",
+    "padded_vocabulary_divisible",
+    "dense_width_keeps_quantization",
+    "expert_width_keeps_quantization",
+    "shared_expert_width_keeps_quantization",
+    "context_parallel_unknown",
+    "layers_fill_stages",
+    "virtual_stages_unknown",
+    "serving_shards_no_states",
+    "expert_parallel_needs_experts",
+    "experts_divisible",
+    "experts_within_tensor_parallel",
+    "attention_groups_within_tp",
+    "replicas_or_attention_data_parallel",
+    "expert_data_within_tp",
+    "expert_groups_fill_tp",
+    "decode_context_within_tp",
+    "one_context_parallel_of_a_server",
+)
+
+WARNINGS: tuple[str, ...] = (
+    "key_value_heads_replicated",
+    "vocabulary_padded",
+    "vision_tower_replicated",
+    "tensor_parallel_inside_domain",
+)
+
+OPTION_NAMES: dict[str, str] = {
+    "dp_replicate": "--data-parallel-size",
+    "data_parallel_size": "--data-parallel-size",
+    "tp": "--tensor-parallel-size",
+    "pp": "--pipeline-parallel-size",
+    "ep": "--expert-parallel-size",
+    "attn_dp": "--attention-data-parallel-size",
+    "attn_cp": "--attn-cp-size",
+    "moe_dp": "--moe-dp-size",
+    "dcp": "--decode-context-parallel-size",
+    "cp": "--attn-cp-size",
+    "vision_replicated": "--mm-enable-dp-encoder",
+}
+
+SGLANG = EngineProfile(
+    name="sglang",
+    version="0.5.23",
+    kind="serving",
+    rules=RULES,
+    warnings=WARNINGS,
+    rank_order=("dp_replicate", "dp_shard", "pp", "cp", "tp"),
+    schedules=(),
+    zero_stages=(0,),
+    default_zero_stage=0,
+    recompute=("none",),
+    sequence_parallel=False,
+    expert_fold=("tp",),
+    vocabulary_multiple=64,
+    option_names=OPTION_NAMES,
+)

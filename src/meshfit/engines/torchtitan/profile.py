@@ -1,0 +1,99 @@
+"""torchtitan 0.3.0: option names (``config/configs.py``) and what it checks.
+
+Rules from ``distributed/parallel_dims.py``, ``trainer.py``, ``models/common/decoder.py`` and
+``distributed/pipeline_parallel.py`` of that release. Widths that tensor parallelism would cut
+unevenly are refused here although DTensor shards them, because nothing tests it.
+"""
+
+from meshfit.mesh.spec import AXES
+from meshfit.profile import EngineProfile
+
+RULES: tuple[str, ...] = (
+    "world_size",
+    "attention_heads_divisible",
+    "key_value_heads_divisible",
+    "intermediate_size_divisible",
+    "expert_width_divisible",
+    "shared_expert_width_divisible",
+    "vocabulary_divisible",
+    "sequence_parallel_needs_tensor_parallel",
+    "sequence_divisible_by_tp",
+    "sequence_divisible_by_cp",
+    "sequence_within_positions",
+    "cp_method_known",
+    "stages_within_layers_and_ends",
+    "ends_within_a_stage",
+    "stage_layers_one_per_stage",
+    "stage_layers_cover_model",
+    "schedule_known",
+    "virtual_stages_need_pipeline",
+    "virtual_stages_need_interleaving",
+    "interleaving_needs_virtual_stages",
+    "v_schedule_needs_two_stages",
+    "one_f_one_b_fills_pipeline",
+    "interleaving_in_whole_rounds",
+    "global_batch_divisible",
+    "zero_stage_known",
+    "zero_stage_matches_dp_shard",
+    "expert_parallel_needs_experts",
+    "experts_divisible",
+    "experts_fold_into_dense_ranks",
+    "expert_tensor_parallel_unknown",
+    "tied_embeddings_on_one_stage",
+    "recompute_known",
+    "offload_known",
+)
+
+WARNINGS: tuple[str, ...] = (
+    "micro_batches_fill_pipeline",
+    "cuda_graphs_switched_off",
+    "tensor_parallel_inside_domain",
+    "shards_inside_domain",
+)
+
+OPTION_NAMES: dict[str, str] = {
+    "dp_replicate": "parallelism.data_parallel_replicate_degree",
+    "dp_shard": "parallelism.data_parallel_shard_degree",
+    "tp": "parallelism.tensor_parallel_degree",
+    "sp": "parallelism.enable_sequence_parallel",
+    "cp": "parallelism.context_parallel_degree",
+    "pp": "parallelism.pipeline_parallel_degree",
+    "vpp": "parallelism.pipeline_parallel_layers_per_stage",
+    "schedule": "parallelism.pipeline_parallel_schedule",
+    "stage_layers": "parallelism.module_fqns_per_model_part",
+    "stage_layers_length": "parallelism.module_fqns_per_model_part",
+    "stage_layers_sum": "parallelism.module_fqns_per_model_part",
+    "first_stage_less_layers": "parallelism.pipeline_parallel_first_stage_less_layers",
+    "last_stage_less_layers": "parallelism.pipeline_parallel_last_stage_less_layers",
+    "ep": "parallelism.expert_parallel_degree",
+    "zero_stage": "parallelism.fsdp_reshard_after_forward",
+    "micro_batch_size": "training.local_batch_size",
+    "num_micro_batches": "parallelism.pipeline_parallel_microbatch_size",
+    "global_batch_size": "training.global_batch_size",
+    "sequence_length": "training.seq_len",
+    "recompute": "activation_checkpoint",
+    "offload": "training.enable_cpu_offload",
+    "cuda_graphs": "training.disable_cuda_graphs",
+}
+
+TORCHTITAN = EngineProfile(
+    name="torchtitan",
+    version="0.3.0",
+    rules=RULES,
+    warnings=WARNINGS,
+    rank_order=AXES,
+    schedules=(
+        "gpipe",
+        "1f1b",
+        "interleaved_1f1b",
+        "looped_bfs",
+        "interleaved_zero_bubble",
+        "zbv_zero_bubble",
+        "dualpipe_v",
+    ),
+    zero_stages=(0, 2, 3),
+    recompute=("none", "selective", "full"),
+    offload=("none", "cpu"),
+    cp_methods=("none", "ring", "all_gather"),
+    option_names=OPTION_NAMES,
+)

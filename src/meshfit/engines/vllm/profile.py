@@ -1,0 +1,76 @@
+"""vLLM 0.32.0: option names and what it checks of a layout.
+
+Rules from ``vllm/config/parallel.py``, ``config/model.py`` and the layers: key/value heads are
+copied beyond tp = kv heads; the vocabulary is padded to a multiple of 64 and then has to divide by
+tp (``vocab_parallel_embedding.py``); experts are cut by tp, or spread whole over tp x cp x dp with
+``--enable-expert-parallel``, unevenly if need be. Data-parallel replicas are the outermost ranks.
+That only some model classes run a pipeline is not known here.
+"""
+
+from meshfit.profile import EngineProfile
+
+RULES: tuple[str, ...] = (
+    "world_size",
+    "attention_heads_divisible",
+    "key_value_heads_divide_or_replicate",
+    "intermediate_size_divisible",
+    "expert_width_divisible",
+    "shared_expert_width_divisible",
+    "padded_vocabulary_divisible",
+    "dense_width_keeps_quantization",
+    "expert_width_keeps_quantization",
+    "shared_expert_width_keeps_quantization",
+    "layers_fill_stages",
+    "stage_layers_one_per_stage",
+    "stage_layers_cover_model",
+    "stage_layers_positive",
+    "virtual_stages_unknown",
+    "serving_shards_no_states",
+    "expert_parallel_needs_experts",
+    "experts_over_every_rank",
+    "expert_tensor_parallel_unknown",
+    "decode_context_within_tp",
+    "decode_context_needs_copied_heads",
+    "expert_balancing_needs_experts",
+    "elastic_experts_need_balancing",
+)
+
+WARNINGS: tuple[str, ...] = (
+    "key_value_heads_replicated",
+    "vocabulary_padded",
+    "vision_tower_replicated",
+    "tensor_parallel_inside_domain",
+)
+
+OPTION_NAMES: dict[str, str] = {
+    "dp_replicate": "--data-parallel-size",
+    "tp": "--tensor-parallel-size",
+    "cp": "--prefill-context-parallel-size",
+    "dcp": "--decode-context-parallel-size",
+    "pp": "--pipeline-parallel-size",
+    "ep": "--enable-expert-parallel",
+    "eplb": "--enable-eplb",
+    "elastic_ep": "--enable-elastic-ep",
+    "stage_layers": "VLLM_PP_LAYER_PARTITION",
+    "stage_layers_length": "VLLM_PP_LAYER_PARTITION",
+    "stage_layers_sum": "VLLM_PP_LAYER_PARTITION",
+    "sequence_length": "--max-model-len",
+    "vision_replicated": "--mm-encoder-tp-mode data",
+}
+
+VLLM = EngineProfile(
+    name="vllm",
+    version="0.32.0",
+    kind="serving",
+    rules=RULES,
+    warnings=WARNINGS,
+    rank_order=("dp_replicate", "dp_shard", "pp", "cp", "tp"),
+    schedules=(),
+    zero_stages=(0,),
+    default_zero_stage=0,
+    recompute=("none",),
+    sequence_parallel=False,
+    expert_fold=("dp_replicate", "dp_shard", "cp", "tp"),
+    vocabulary_multiple=64,
+    option_names=OPTION_NAMES,
+)

@@ -1,0 +1,63 @@
+"""Which profile predictions are made with, and which layouts they can be made of."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.engines import engine_profile
+from meshfit.job.spec import Job
+from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE, SCHEDULES, Candidates
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.profile import EngineProfile
+
+STAND_IN = "native"
+"""The engine whose formulas stand in for those that have none of their own."""
+
+MODELLED_KEYS = {"schedule": SCHEDULES, "recompute": RECOMPUTE, "cp_method": CP_METHODS}
+"""Layout key -> its values that the formulas know."""
+
+
+def estimating_profile(profile: EngineProfile) -> EngineProfile:
+    """The profile that memory and time are predicted with: the engine's own where it has a memory
+    model, else the native one with the engine's rank order."""
+    if profile.has_memory_model:
+        return profile
+    return replace(engine_profile(STAND_IN), rank_order=profile.rank_order)
+
+
+def stand_in_note(profile: EngineProfile) -> str | None:
+    """What a person must know of predictions for this engine; None when they are its own."""
+    if profile.has_memory_model:
+        return None
+    return (
+        f"memory and time are predicted as for the {STAND_IN} engine: {profile.name} has no memory "
+        f"model of its own yet"
+    )
+
+
+def as_estimated(job: Job) -> Job:
+    """The job with the profile that predictions are made with."""
+    return replace(job, profile=estimating_profile(job.profile))
+
+
+def modelled(candidates: Candidates, num_hidden_layers: int) -> NDArray[np.bool_]:
+    """Which layouts the formulas can predict: a layer on each stage, and no expert parallelism."""
+    has_layers = candidates.pp * candidates.vpp <= num_hidden_layers
+    return np.asarray(has_layers & (candidates.ep == 1))
+
+
+def why_not_modelled(job: Job, layout: LayoutSpec) -> str | None:
+    """Why memory and time of a legal layout are absent; None when they can be predicted."""
+    if job.profile.kind == "serving":
+        return f"{job.profile.name} serves: memory and time of a training step are not its own"
+    for key, known in MODELLED_KEYS.items():
+        value = getattr(layout, key)
+        if value not in known:
+            return f"{key}={value} is not modelled yet"
+    if layout.offload is not None:
+        return f"offload={layout.offload} is not modelled yet"
+    one = Candidates.from_layouts([layout])
+    if not modelled(one, job.model.num_hidden_layers)[0]:
+        return "expert parallelism and stages without a layer are not modelled yet"
+    return None

@@ -1,0 +1,179 @@
+"""What context parallelism cuts: the sequence, or heads of the whole sequence."""
+
+import numpy as np
+
+from meshfit.mesh.rule import Fact, rule
+
+
+@rule(
+    subject="sequence_length",
+    message=(
+        "sequence_length {sequence_length} cannot be divided by 2*cp*tp = 2*{cp}*{tp} "
+        "(tp counts with sequence parallel only)"
+    ),
+    module="attention",
+)
+def sequence_divisible_by_cp(
+    sequence_length: Fact, cp: Fact, tp: Fact = 1, sp: Fact = True
+) -> Fact:
+    """Balanced causal shards are two chunks a rank, each split again by sequence parallel."""
+    return (cp == 1) | (sequence_length % (2 * cp * (1 + (tp - 1) * (sp != 0))) == 0)
+
+
+@rule(
+    subject="sequence_length",
+    message="sequence_length {sequence_length} cannot be divided by 2*cp = 2*{cp}",
+    module="attention",
+)
+def sequence_in_two_chunks(sequence_length: Fact, cp: Fact) -> Fact:
+    """Balanced causal shards are two chunks a rank, one early and one late."""
+    return (cp == 1) | (sequence_length % (2 * cp) == 0)
+
+
+@rule(
+    subject="sequence_length",
+    message=(
+        "sequence_length {sequence_length} cannot be divided by cp*tp = {cp}*{tp} with sequence "
+        "parallel"
+    ),
+    module="activations",
+)
+def sequence_divisible_by_cp_and_tp(
+    sequence_length: Fact, tp: Fact, cp: Fact = 1, sp: Fact = True
+) -> Fact:
+    """A context-parallel rank's part is split again over its tensor-parallel ranks."""
+    return (sp == 0) | (sequence_length % (cp * tp) == 0)
+
+
+@rule(
+    subject="sequence_length",
+    message=(
+        "sequence_length {sequence_length} cannot be divided over cp={cp} ranks "
+        "(exchange {cp_exchange}: equal parts; any other: two chunks each)"
+    ),
+    module="attention",
+)
+def sequence_divisible_by_exchange(sequence_length: Fact, cp: Fact, cp_exchange: Fact) -> Fact:
+    """All-to-all over heads takes one part a rank, a balanced exchange of keys two."""
+    parts = cp * (1 + (cp_exchange != "all_to_all"))
+    return (cp == 1) | (sequence_length % parts == 0)
+
+
+@rule(
+    subject="sequence_length",
+    message=(
+        "sequence_length {sequence_length} is more than the {max_position_embeddings} positions "
+        "of the model"
+    ),
+    module="attention",
+)
+def sequence_within_positions(sequence_length: Fact, max_position_embeddings: Fact) -> Fact:
+    """The engine builds its rotary table for so many positions and refuses more."""
+    return sequence_length <= max_position_embeddings
+
+
+@rule(
+    subject="sequence_length",
+    message=(
+        "sequence_length {sequence_length} is more than the {learned_positions} learned positions "
+        "of the model"
+    ),
+    module="embedding",
+)
+def sequence_within_learned_positions(sequence_length: Fact, learned_positions: Fact) -> Fact:
+    """A learned position embedding has a row for each position and no more."""
+    return (learned_positions <= 0) | (sequence_length <= learned_positions)
+
+
+@rule(
+    subject="cp_method",
+    message="{engine} does not run cp_method={cp_method!r}",
+    lists_all=True,
+)
+def cp_method_known(cp_method: Fact, cp_methods: Fact) -> Fact:
+    """An engine runs the exchanges it has."""
+    return np.isin(cp_method, cp_methods)
+
+
+@rule(
+    subject="cp",
+    message=(
+        "{num_attention_heads} attention heads cannot be divided by cp={cp} (times tp={tp}), as an "
+        "all-to-all over heads does"
+    ),
+    module="attention",
+    lists_all=True,
+    option_key="ulysses",
+)
+def heads_divisible_by_all_to_all(
+    num_attention_heads: Fact, cp: Fact, cp_exchange: Fact, tp: Fact = 1
+) -> Fact:
+    """Ulysses (2309.14509) gives each context-parallel rank whole heads of the whole sequence."""
+    is_cut = (cp > 1) & (cp_exchange == "all_to_all")
+    return (is_cut == 0) | (num_attention_heads % (cp * tp) == 0)
+
+
+@rule(
+    subject="cp",
+    message=(
+        "{num_key_value_heads} key/value heads (over tp={tp}) and cp={cp} do not divide one "
+        "another, as an all-to-all over heads needs"
+    ),
+    module="attention",
+    lists_all=True,
+    option_key="ulysses",
+)
+def key_value_heads_divide_or_replicate_by_all_to_all(
+    num_key_value_heads: Fact, cp: Fact, cp_exchange: Fact, tp: Fact = 1
+) -> Fact:
+    """Either each rank gets whole key/value heads, or each head is copied to whole ranks."""
+    held = num_key_value_heads // tp
+    held = held + (held == 0)
+    is_cut = (cp > 1) & (cp_exchange == "all_to_all")
+    return (is_cut == 0) | (held % cp == 0) | (cp % held == 0)
+
+
+@rule(
+    subject="cp",
+    message=(
+        "cp={cp} and a sequence-parallel size of {sequence_parallel_size} both divide the sequence: "
+        "{engine} takes one or the other"
+    ),
+    lists_all=True,
+)
+def one_way_to_divide_the_sequence(cp: Fact, sequence_parallel_size: Fact) -> Fact:
+    """Context parallelism over keys and over heads are alternatives."""
+    return (cp == 1) | (sequence_parallel_size <= 1)
+
+
+@rule(
+    subject="cp",
+    message="cp={cp} is not the product {hierarchical_cp} of the hierarchical sizes",
+    lists_all=True,
+)
+def hierarchical_sizes_make_cp(cp: Fact, hierarchical_cp: Fact) -> Fact:
+    """A hierarchical exchange names the inner and the outer degree of the same ranks."""
+    return cp == hierarchical_cp
+
+
+@rule(
+    subject="cp",
+    message="{engine} has no context parallelism in a layout of this kind (cp={cp})",
+    lists_all=True,
+)
+def context_parallel_unknown(cp: Fact) -> Fact:
+    """The engine has no ranks of that kind."""
+    return cp == 1
+
+
+@rule(
+    subject="cp",
+    message=(
+        "{engine} does not run context parallelism yet (cp={cp}); it is planned with the "
+        "execution of every strategy"
+    ),
+    lists_all=True,
+)
+def context_parallel_not_run(cp: Fact) -> Fact:
+    """Attention over sharded keys and values is not part of the runner yet."""
+    return cp == 1

@@ -1,0 +1,94 @@
+"""Models and policies that an engine does not run, or runs at a cost."""
+
+import numpy as np
+
+from meshfit.mesh.rule import Fact, rule
+
+
+@rule(
+    subject="pp",
+    message=(
+        "the model ties its head to the embedding (tie_word_embeddings), and pp={pp} puts them on "
+        "different stages: {engine} does not synchronise the two copies"
+    ),
+    module="embedding",
+    lists_all=True,
+)
+def tied_embeddings_on_one_stage(tie_word_embeddings: Fact, pp: Fact) -> Fact:
+    """A tied weight on two stages needs its gradient summed between them."""
+    return (tie_word_embeddings == 0) | (pp == 1)
+
+
+@rule(
+    subject="pp",
+    message=(
+        "the model ties its head to the embedding, and pp={pp} puts them on different stages: "
+        "{vocab_size} x {hidden_size} weights are held on the first and on the last, and one "
+        "all-reduce a step sums their gradients"
+    ),
+    module="embedding",
+    lists_all=True,
+)
+def tied_embeddings_copied(
+    tie_word_embeddings: Fact, pp: Fact, vocab_size: Fact, hidden_size: Fact
+) -> Fact:
+    """Both copies count as memory of their stage, and have to stay equal bit for bit."""
+    return (tie_word_embeddings == 0) | (pp == 1)
+
+
+@rule(
+    subject="tp",
+    message=(
+        "{engine} does not split gpt2 by tp={tp}: its Conv1D layers pack q, k and v into one "
+        "transposed weight, and transformers has no tensor-parallel plan for it"
+    ),
+    module="attention",
+    lists_all=True,
+)
+def gpt2_without_tensor_parallel(model_type: Fact, tp: Fact) -> Fact:
+    """An equal cut of a packed weight would not cut between heads."""
+    return (model_type != "gpt2") | (tp == 1)
+
+
+@rule(
+    subject="pp",
+    message=(
+        "{engine} does not split gpt2 by pp={pp}: its learned positions and tied head need a "
+        "stage split of their own"
+    ),
+    module="embedding",
+    lists_all=True,
+)
+def gpt2_without_pipeline(model_type: Fact, pp: Fact) -> Fact:
+    """Positions are added inside the first stage, and the head is the embedding."""
+    return (model_type != "gpt2") | (pp == 1)
+
+
+@rule(
+    subject="recompute",
+    message="{engine} does not run recompute={recompute!r}",
+    lists_all=True,
+)
+def recompute_known(recompute: Fact, recompute_options: Fact) -> Fact:
+    """An engine runs the recompute policies it has."""
+    return np.isin(recompute, recompute_options)
+
+
+@rule(
+    subject="offload",
+    message="{engine} does not run offload={offload!r}",
+    lists_all=True,
+)
+def offload_not_run(offload: Fact) -> Fact:
+    """Moving states to the host is not part of the runner yet."""
+    return offload == "none"
+
+
+@rule(
+    subject="offload",
+    message="{engine} does not run offload={offload!r}",
+    lists_all=True,
+)
+def offload_known(offload: Fact, offload_options: Fact) -> Fact:
+    """An engine moves states to the places it knows."""
+    return np.isin(offload, offload_options)

@@ -1,0 +1,74 @@
+"""Blocks and groups of quantised weights that a cut must keep whole."""
+
+from typing import Any
+
+from meshfit.mesh.rule import Fact, rule
+
+
+def _per_rank(width: Any, tp: Any) -> str:
+    return str(width // tp) if width % tp == 0 else f"{width / tp:.1f}"
+
+
+@rule(
+    subject="tp",
+    message=(
+        "FFN width per rank {per_rank} cuts a quantisation {quantization_unit} of "
+        "{quantization_block_size} ({intermediate_size} over tp={tp})"
+    ),
+    details=lambda intermediate_size, tp, **_: {"per_rank": _per_rank(intermediate_size, tp)},
+    module="mlp",
+    lists_all=True,
+)
+def dense_width_keeps_quantization(
+    intermediate_size: Fact,
+    tp: Fact,
+    quantization_block_size: Fact,
+    quantization_unit: Fact = "block",
+) -> Fact:
+    """One scale serves a block of weights, which has to lie on one rank."""
+    return intermediate_size % (quantization_block_size * tp) == 0
+
+
+@rule(
+    subject="tp",
+    message=(
+        "expert width per rank {per_rank} cuts a quantisation {quantization_unit} of "
+        "{quantization_block_size} ({moe_intermediate_size} over tp={tp}); ep would keep experts whole"
+    ),
+    details=lambda moe_intermediate_size, tp, **_: {
+        "per_rank": _per_rank(moe_intermediate_size, tp)
+    },
+    module="routed experts",
+    lists_all=True,
+)
+def expert_width_keeps_quantization(
+    moe_intermediate_size: Fact,
+    tp: Fact,
+    quantization_block_size: Fact,
+    ep: Fact = 1,
+    quantization_unit: Fact = "block",
+) -> Fact:
+    """As for a dense MLP; with ep an expert is not cut."""
+    return (ep > 1) | (moe_intermediate_size % (quantization_block_size * tp) == 0)
+
+
+@rule(
+    subject="tp",
+    message=(
+        "shared expert width per rank {per_rank} cuts a quantisation {quantization_unit} of "
+        "{quantization_block_size} ({shared_expert_intermediate_size} over tp={tp})"
+    ),
+    details=lambda shared_expert_intermediate_size, tp, **_: {
+        "per_rank": _per_rank(shared_expert_intermediate_size, tp)
+    },
+    module="shared expert",
+    lists_all=True,
+)
+def shared_expert_width_keeps_quantization(
+    shared_expert_intermediate_size: Fact,
+    tp: Fact,
+    quantization_block_size: Fact,
+    quantization_unit: Fact = "block",
+) -> Fact:
+    """Shared experts are cut by tp even where routed ones are whole."""
+    return shared_expert_intermediate_size % (quantization_block_size * tp) == 0
