@@ -13,9 +13,9 @@ fills them:
 - ``temporary``: gradients of activations in backward, gradients that DDP has not yet taken into
   its buckets, temporaries of the optimizer.
 
-The peak is the largest of six moments, all of one micro-batch while the schedule has most in
-flight. ``head``: the logits are made. ``loss``: gradients of the logits. ``backward_start``: inside
-the last layer. ``layer_passed``: its gradients are whole and about to be reduced. ``backward_end``:
+The peak is the largest of seven moments, all of one micro-batch while the schedule has most in
+flight. ``head``: the logits are made. ``loss``: gradients of the logits. ``head_backward``: the
+head's gradient. ``backward_start``: inside the last layer. ``layer_passed``: its gradients are whole and about to be reduced. ``backward_end``:
 inside the first layer, with all gradients. ``optimizer``: states and the step's temporaries.
 Between the last two of backward memory changes linearly with the layers passed.
 
@@ -42,7 +42,6 @@ from meshfit.predict.activations import (
 )
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.parameters import (
-    blocks_parameters,
     ends_parameters,
     head_matrix,
     layer_parameters,
@@ -50,7 +49,7 @@ from meshfit.predict.parameters import (
     rank_parameters,
 )
 from meshfit.predict.schedule import Chunk, InFlight, RankShape, in_flight
-from meshfit.workload.counts import ParameterSplit
+from meshfit.workload.counts import ParameterSplit, embedding_parameters
 from meshfit.workload.model import LayerSpec, ModelSpec
 from meshfit.workload.training import OPTIMIZER_MOMENTS
 
@@ -61,6 +60,7 @@ BoolArray = NDArray[np.bool_]
 MOMENTS: tuple[str, ...] = (
     "head",
     "loss",
+    "head_backward",
     "backward_start",
     "layer_passed",
     "backward_end",
@@ -86,6 +86,7 @@ class _Moments:
 
     head: FloatArray
     loss: FloatArray
+    head_backward: FloatArray
     backward_start: FloatArray
     layer_passed: FloatArray
     backward_end: FloatArray
@@ -169,6 +170,7 @@ def _gradients(group: LayoutGroup, held: InFlight, states: _States) -> _Moments:
     return _Moments(
         head=waiting,
         loss=waiting,
+        head_backward=waiting,
         backward_start=waiting,
         layer_passed=waiting,
         backward_end=end,
@@ -193,7 +195,7 @@ def _activations(shape: RankShape, group: LayoutGroup, held: InFlight) -> _Momen
     each = [_chunk_activations(chunk, group) for chunk in shape.chunks]
     kept = sum(
         (count * bytes_ for count, bytes_ in zip(held.per_chunk, each, strict=True)),
-        start=_autocast_weights(shape, group) + _sent_activations(shape, group),
+        start=_sent_activations(shape, group),
     )
     head = np.zeros(len(group))
     if shape.chunks[-1].has_head:
@@ -202,9 +204,11 @@ def _activations(shape: RankShape, group: LayoutGroup, held: InFlight) -> _Momen
     last_input = _last_matmul_input(shape, group).on_rank(columns)
     recomputed = np.where(columns.recompute, layer - _shared_input(group), 0.0)
     one_layer = np.where(columns.recompute, _boundary(group), layer)
+    cached = np.where(columns.recompute, _layer_weight_copies(shape.chunks[-1], group), 0.0)
     return _Moments(
-        head=kept,
+        head=kept + cached,
         loss=kept,
+        head_backward=kept,
         backward_start=kept - head + recomputed - last_input,
         layer_passed=kept - head - one_layer,
         backward_end=kept - each[0] + layer - last_input,
@@ -224,8 +228,10 @@ def _chunk_activations(chunk: Chunk, group: LayoutGroup) -> FloatArray:
         saved += total(layer_tensors(layer, model, numerics, group.profile)) * count
         checkpoints += total(checkpoint_tensors(model, numerics)) * count
     kept = np.where(columns.recompute, checkpoints.on_rank(columns), saved.on_rank(columns))
+    kept += np.where(columns.recompute, 0.0, _layer_weight_copies(chunk, group))
     if chunk.has_head:
         kept += total(head_tensors(model, numerics, group.profile)).on_rank(columns)
+        kept += _weight_copies(embedding_parameters(model), group)
     elif group.pipeline.pp > 1 and not _keeps_sent(group):
         kept += _boundary(group)
     if group.pipeline.pp > 1 and not chunk.has_embedding and group.profile.pipeline_buffers:
@@ -270,13 +276,19 @@ def _last_matmul_input(shape: RankShape, group: LayoutGroup) -> BytesPerToken:
     return BytesPerToken(tp=float(group.numerics.compute_bytes * max(widths, default=0)))
 
 
-def _autocast_weights(shape: RankShape, group: LayoutGroup) -> FloatArray:
-    """Autocast keeps a copy in the compute type of every matmul's weight until backward."""
+def _layer_weight_copies(chunk: Chunk, group: LayoutGroup) -> FloatArray:
+    sharded = sum(layer_parameters(kind, group.model).sharded * n for kind, n in chunk.layers)
+    return _weight_copies(sharded, group)
+
+
+def _weight_copies(parameters: int, group: LayoutGroup) -> FloatArray:
+    """Copies that autocast makes of matmul weights in the compute type.
+
+    Each forward makes its own, shared by the operations in it; autograd keeps them to its backward.
+    """
     if not group.numerics.is_autocast:
         return np.zeros(len(group))
-    matmuls = blocks_parameters(shape, group.model).sharded
-    matmuls += head_matrix(shape, group.model).sharded
-    return np.asarray(matmuls / group.columns.tp * group.numerics.compute_bytes)
+    return np.asarray(parameters / group.columns.tp * group.numerics.compute_bytes)
 
 
 # Logits and loss
@@ -286,8 +298,9 @@ def _logits(shape: RankShape, group: LayoutGroup, held: InFlight) -> _Moments:
     """Around the loss, on the rank that has the head; zero elsewhere.
 
     A pipeline holds logits, as a stage's output, until their backward; a plain loop drops them
-    once the log-probabilities are there, unless they came out of a collective that no FSDP2 hook
-    has waited for (measured: tensor parallelism alone).
+    once the log-probabilities are there. Gathered over tp they exist twice for a moment, beside the
+    shard they came from; where no FSDP2 hook waits for that gather, the result stays until backward
+    (measured; torch 2.13's asynchronous collectives).
     """
     columns, nothing = group.columns, np.zeros(len(group))
     if not shape.chunks[-1].has_head:
@@ -297,29 +310,38 @@ def _logits(shape: RankShape, group: LayoutGroup, held: InFlight) -> _Moments:
     if not group.profile.gathers_logits:
         entries = entries / columns.tp
     loss = loss_bytes(group.training.precision)
-    unwaited = (columns.tp > 1) & ~columns.through_fsdp & group.profile.gathers_logits
+    split = np.where(group.profile.gathers_logits & (columns.tp > 1), columns.tp, np.inf)
+    unwaited = np.isfinite(split) & ~columns.through_fsdp
     holds_logits = unwaited | (group.pipeline.pp > 1)
-    kept = loss.kept + np.where(holds_logits, element, 0)
+    held_bytes = np.where(holds_logits, element, 0)
+    gathering = np.where(np.isfinite(split), 1 + 1 / split, 0.0)
+    kept = loss.kept + held_bytes
     making = loss.forward + np.where(holds_logits, 0, element)
     waiting = entries * (held.per_chunk[-1] - 1) * kept
-    gradient = _fresh_head_gradient(shape, group, held)
+    head_gradient = _head_gradient(shape, group)
+    fresh = np.where(_head_gradient_waits(group, held), 0.0, head_gradient)
     return _Moments(
-        head=waiting + entries * element,
+        head=waiting + entries * element * (1 + gathering),
         loss=waiting + entries * (kept + np.maximum(making, loss.backward)),
-        backward_start=waiting + gradient,
-        layer_passed=waiting + gradient,
+        head_backward=waiting + entries * (element + held_bytes) + head_gradient,
+        backward_start=waiting + fresh,
+        layer_passed=waiting + fresh,
         backward_end=waiting,
         optimizer=nothing,
     )
 
 
-def _fresh_head_gradient(shape: RankShape, group: LayoutGroup, held: InFlight) -> FloatArray:
-    """The head's gradient, unless one of an earlier micro-batch is counted that it is added to."""
+def _head_gradient(shape: RankShape, group: LayoutGroup) -> FloatArray:
     columns, precision = group.columns, group.training.precision
     element = np.where(columns.through_fsdp, precision.compute_bytes, precision.gradient_bytes)
+    return on_rank(head_matrix(shape, group.model), columns.tp) * element
+
+
+def _head_gradient_waits(group: LayoutGroup, held: InFlight) -> BoolArray:
+    """Whether a whole gradient, to which the head's is added, is counted elsewhere."""
+    columns = group.columns
     whole_waits = held.accumulating & (columns.keeps_gradients | ~columns.through_fsdp)
-    head = on_rank(head_matrix(shape, group.model), columns.tp)
-    return np.where(whole_waits | _in_buckets(group), 0.0, head * element)
+    return whole_waits | _in_buckets(group)
 
 
 # Communication
@@ -354,6 +376,7 @@ def _communication(
     at = {
         "head": np.where(freed, root + block, everything + block) * used + waiting,
         "loss": np.where(freed, 0.0, everything) * used + waiting,
+        "head_backward": np.where(freed, root + block, everything) * used + waiting,
         "backward_start": np.where(freed, root + ahead * block, everything) * used
         + waiting
         + matrix,
@@ -403,6 +426,7 @@ def _temporary(shape: RankShape, group: LayoutGroup, held: InFlight, states: _St
     return _Moments(
         head=waiting,
         loss=waiting,
+        head_backward=waiting + _boundary(group),
         backward_start=waiting + passing + added,
         layer_passed=waiting + _boundary(group) + added,
         backward_end=passing + added + _sent_gradients(shape, group),
