@@ -1,0 +1,56 @@
+"""Run under torchrun: many exported scripts, or many requests of the worker, in one world.
+
+``python export_session.py script|worker FOLDER`` does each subfolder's case in the order of names,
+with a rendezvous of its own. With ``script`` it stands for a machine without meshfit: importing
+meshfit fails, so this file must not import it either.
+"""
+
+import functools
+import importlib.abc
+import os
+import runpy
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+
+class RefuseMeshfit(importlib.abc.MetaPathFinder):
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname.partition(".")[0] == "meshfit":
+            raise ImportError("this environment has no meshfit")
+
+
+def run_script(case: Path) -> None:
+    sys.argv = [str(case / "export" / "train.py"), "--losses", str(case / "losses.json")]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def run_worker(case: Path) -> None:
+    from meshfit.run.worker import main
+
+    for request in ("weights", "measure"):
+        folder = case / request
+        rendezvous_at(folder / "rendezvous")
+        main([str(folder / "request.json"), str(folder)])
+
+
+def rendezvous_at(file: Path) -> None:
+    """Let the next process group meet in ``file``: torchrun's own meeting point serves only once."""
+    world = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
+    dist.init_process_group = functools.partial(
+        INIT_PROCESS_GROUP, init_method=f"file://{file}", **world
+    )
+
+
+INIT_PROCESS_GROUP = dist.init_process_group
+
+if __name__ == "__main__":
+    kind, folder = sys.argv[1], Path(sys.argv[2])
+    torch.set_num_threads(1)
+    if kind == "script":
+        sys.meta_path.insert(0, RefuseMeshfit())
+    for case in sorted(path for path in folder.iterdir() if path.is_dir()):
+        rendezvous_at(case / f"rendezvous_{kind}")
+        run_worker(case) if kind == "worker" else run_script(case)
