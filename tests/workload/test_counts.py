@@ -1,6 +1,5 @@
 """Counts against published tables and issues, and against their own definitions."""
 
-import itertools
 import json
 import time
 from pathlib import Path
@@ -11,9 +10,11 @@ from hypothesis import strategies as st
 
 from meshfit.errors import InputError
 from meshfit.workload import counts
+from meshfit.workload.blocks.visibility import keys_seen
 from meshfit.workload.families import read_family
 from meshfit.workload.inventory import inventory
 from meshfit.workload.models import read_model
+from meshfit.workload.parts import PARTS
 from meshfit.workload.training import PRECISIONS
 
 COUNTED = json.loads((Path(__file__).parent / "data" / "counted_models.json").read_text())
@@ -32,21 +33,52 @@ def seconds_of_inventory(row):
     return time.perf_counter() - start
 
 
-@pytest.mark.parametrize("row", COUNTED, ids=[row["id"] for row in COUNTED])
+READ = [row for row in COUNTED if row["id"] != "default--NemotronConfig"]
+"""All but the one config that lacks what its own class needs."""
+
+
+def by_id(rows):
+    return pytest.mark.parametrize("row", rows, ids=[row["id"] for row in rows])
+
+
 class TestCountedModels:
-    def test_the_total_is_exact(self, row):
-        assert counts.total_parameters(of_row(row)) == row["total"]
-        assert counts.active_parameters(of_row(row)) == row["total"]
+    @by_id([row for row in COUNTED if "total" in row])
+    def test_total_and_every_part_are_exact(self, row):
+        model = of_row(row)
+        assert counts.total_parameters(model) == row["total"]
+        assert counts.parameters_by_part(model) == dict.fromkeys(PARTS, 0) | row["by_part"]
 
-    def test_every_part_is_exact(self, row):
-        expected = dict.fromkeys(counts.PARTS, 0) | row["by_part"]
-        assert counts.parameters_by_part(of_row(row)) == expected
+    @by_id([row for row in COUNTED if row.get("active")])
+    def test_active_parameters_are_exact(self, row):
+        assert counts.active_parameters(of_row(row)) == row["active"]
 
+    @by_id([row for row in COUNTED if "kv_bytes_per_token" in row])
     def test_kv_bytes_per_token_are_exact(self, row):
         assert counts.kv_cache_bytes_per_token(of_row(row)) == row["kv_bytes_per_token"]
 
+    @by_id(READ)
     def test_an_inventory_takes_under_50_ms(self, row):
-        assert min(seconds_of_inventory(row) for _ in range(3)) < 0.05
+        assert min(seconds_of_inventory(row) for _ in range(5)) < 0.05
+
+    def test_what_transformers_does_not_know_counts_as_what_its_code_derives_from(self):
+        """MiMo is Qwen2, Kimi K2 is DeepSeek V3; M3 and DBRX as transformers builds them.
+
+        MiniMax-M3 built from this config as ``minimax_m3_vl_text``, DBRX with the ``rope_theta``
+        whose absence stops transformers 5.24: totals counted on the meta device.
+        """
+        totals = {row["id"]: counts.total_parameters(of_row(row)) for row in READ}
+        for name, twin in (
+            ("XiaomiMiMo--MiMo-7B-Base", "XiaomiMiMo--MiMo-7B-Base__as_qwen2"),
+            ("moonshotai--Kimi-K2-Instruct", "moonshotai--Kimi-K2-Instruct__as_deepseek_v3"),
+        ):
+            assert totals[name] == totals[twin]
+        assert totals["MiniMaxAI--MiniMax-M3"] == 426174565632
+        assert totals["default--DbrxConfig"] == 2459207680
+
+    def test_a_config_that_its_own_class_cannot_build_is_refused_with_the_key(self):
+        row = next(row for row in COUNTED if row not in READ)
+        with pytest.raises(InputError, match="num_key_value_heads is null"):
+            of_row(row)
 
 
 class TestParameters:
@@ -79,26 +111,6 @@ class TestParameters:
         assert block.norm == counts.ParameterSplit(sharded=0, replicated=4 * 768)
 
 
-class TestKeysSeen:
-    lengths = st.integers(1, 60)
-
-    @given(length=lengths, window=st.none() | st.integers(1, 80))
-    def test_causal_counts_every_visible_pair(self, length, window):
-        pairs = itertools.product(range(length), repeat=2)
-        visible = sum(key <= query < key + (window or length) for query, key in pairs)
-        assert counts.keys_seen(length, window=window) == visible
-
-    @given(length=lengths)
-    def test_a_token_sees_half_the_sequence_and_half_of_itself_on_average(self, length):
-        assert counts.keys_seen(length) / length == (length + 1) / 2
-        assert counts.keys_seen(length, causal=False) == length**2
-
-    @given(length=lengths, window=st.integers(1, 80))
-    def test_a_window_bounds_what_is_seen_without_a_mask_too(self, length, window):
-        seen = counts.keys_seen(length, window=window, causal=False)
-        assert seen == length * min(length, window)
-
-
 class TestFlops:
     @pytest.mark.parametrize(
         ("sequence_length", "learnable", "attention_full", "causal_total"),
@@ -127,8 +139,8 @@ class TestFlops:
         packed = counts.attention_forward_flops(model, lengths, causal=False)
         whole = counts.attention_forward_flops(model, [sum(lengths)], causal=False)
         assert packed / whole == 0.375
-        assert counts.keys_seen(4096, causal=False) == 16777216
-        assert sum(counts.keys_seen(n, causal=False) for n in lengths) == 6291456
+        assert keys_seen(4096, causal=False) == 16777216
+        assert sum(keys_seen(n, causal=False) for n in lengths) == 6291456
         causal = counts.attention_forward_flops(model, lengths) / counts.attention_forward_flops(
             model, [sum(lengths)]
         )
@@ -167,7 +179,7 @@ class TestFlops:
         config |= {"use_sliding_window": True, "max_window_layers": 1}
         model = read_family("half windowed", config)
         per_key = 4 * 32 * 128
-        seen = counts.keys_seen(64) + counts.keys_seen(64, window=16)
+        seen = keys_seen(64) + keys_seen(64, window=16)
         assert counts.attention_forward_flops(model, [64]) == per_key * seen
 
     @given(lengths=st.lists(st.integers(1, 5000), max_size=8))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from meshfit.workload.counts import PARTS
 from meshfit.workload.families import read_family
 from meshfit.workload.inventory import inventory
 from meshfit.workload.models import read_model
+from meshfit.workload.parts import PARTS
 
 
 def test_the_published_keys_are_there_with_their_types():

@@ -5,9 +5,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
-from meshfit.errors import InputError
+from meshfit.cli.verify import built_counts, comparison
+from meshfit.errors import InputError, RunError
 from meshfit.report.tables import inventory_table
+from meshfit.units import format_bytes, format_count
 from meshfit.workload.inventory import inventory
 from meshfit.workload.models import read_model
 
@@ -26,34 +29,107 @@ def model(
     sequence_length: Annotated[
         int, typer.Option(help="Tokens of a full sequence, for FLOPs and the KV cache.")
     ] = 4096,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Build the model with transformers and compare counts."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Inventory of a model: parameters by part, FLOPs and KV-cache bytes per token."""
+    """Inventory of a model: parameters by part, weights, FLOPs, KV cache, training state."""
     if not 1 <= sequence_length <= MAX_SEQUENCE_LENGTH:
         raise InputError(
             f"--sequence-length is {sequence_length}; expected 1 to {MAX_SEQUENCE_LENGTH}"
         )
-    document = inventory(read_model(config), sequence_length)
+    spec = read_model(config)
+    document = inventory(spec, sequence_length)
+    if verify:
+        document["verified"] = comparison(document["parameters"], built_counts(spec.config))
     if as_json:
         typer.echo(json.dumps(document, indent=2, allow_nan=False))
     else:
         _print(document)
+    if verify and not document["verified"]["agrees"]:
+        raise RunError(f"counts differ from transformers: {document['verified']['difference']}")
 
 
 def _print(document: dict[str, Any]) -> None:
     console = Console()
     console.print(f"{document['name']}  ({document['model_type']})", style="bold", markup=False)
     console.print(_dimension_line(document["dimensions"]), markup=False)
+    for layers in document["layers"]:
+        console.print(_layer_line(layers), style="dim", markup=False)
     console.print(inventory_table(document))
+    console.print(_memory_table(document))
+    for note in document["notes"]:
+        console.print(f"Note: {note}.", markup=False)
+    if "verified" in document:
+        console.print(_verified_line(document["verified"]), markup=False)
     console.print(f"FLOPs: {document['flops']['formula']}.", style="dim", markup=False)
 
 
 def _dimension_line(dimensions: dict[str, Any]) -> str:
-    line = (
-        "{num_hidden_layers} layers, hidden {hidden_size}, FFN {intermediate_size},"
-        " {num_attention_heads} heads ({num_key_value_heads} key/value) of {head_dim},"
-        " vocabulary {vocab_size}"
-    ).format(**dimensions)
+    words = ["{num_hidden_layers} layers, hidden {hidden_size}"]
+    if dimensions["intermediate_size"]:
+        words.append("FFN {intermediate_size}")
+    if dimensions["num_experts"]:
+        words.append(
+            "{num_experts} experts of {moe_intermediate_size}, {experts_per_token} a token"
+        )
+    if dimensions["num_key_value_heads"]:
+        words.append("{num_attention_heads} heads ({num_key_value_heads} key/value) of {head_dim}")
+    elif dimensions["num_attention_heads"]:
+        words.append("{num_attention_heads} heads")
+    words.append("vocabulary {vocab_size}")
     if dimensions["sliding_window_layers"]:
-        line += ", window {sliding_window} in {sliding_window_layers} layers".format(**dimensions)
-    return line
+        words.append("window {sliding_window} in {sliding_window_layers} layers")
+    return ", ".join(words).format(**dimensions)
+
+
+def _layer_line(layers: dict[str, Any]) -> str:
+    """``58 x self_attn LatentAttention, mlp Moe``."""
+    blocks = ", ".join(f"{name} {block['kind']}" for name, block in layers["blocks"].items())
+    stack = "" if layers["stack"] == "decoder" else f"{layers['stack']}: "
+    return f"  {stack}{layers['count']} x {blocks}"
+
+
+def _memory_table(document: dict[str, Any]) -> Table:
+    table = Table(title="Memory, undivided", title_justify="left", title_style="bold")
+    table.add_column("what")
+    table.add_column("bytes", justify="right")
+    for name, figure in _memory_figures(document):
+        table.add_row(name, format_bytes(figure))
+    return table
+
+
+def _memory_figures(document: dict[str, Any]) -> list[tuple[str, int]]:
+    weights, cache = document["weights"], document["kv_cache"]
+    length = document["flops"]["sequence_length"]
+    figures = []
+    if "checkpoint" in weights:
+        stored = weights["checkpoint"]
+        figures.append((f"weights as stored: {stored['format']}", stored["bytes"]))
+    figures += [(f"weights in {name}", weights[name]) for name in ("bf16", "fp8", "int4")]
+    in_full = length * cache["bytes_per_token"]
+    figures.append((f"KV cache of {length} tokens, every layer in full", in_full))
+    if cache["windowed_bytes_per_sequence"] != in_full:
+        figures.append(
+            ("  windowed layers up to their window", cache["windowed_bytes_per_sequence"])
+        )
+    names = {
+        "indexer_bytes_per_token": "indexer keys per token",
+        "cross_attention_bytes_per_source_token": "cross-attention cache per source token",
+        "state_bytes_per_sequence": "recurrent state per sequence",
+    }
+    figures += [(name, cache[key]) for key, name in names.items() if key in cache]
+    for precision, optimizer in (("bf16_mixed", "adamw"), ("bf16", "adamw_8bit")):
+        state = document["training_state"][precision][optimizer]["total"]
+        figures.append((f"training state, {precision}, {optimizer}", state))
+    return figures
+
+
+def _verified_line(verified: dict[str, Any]) -> str:
+    words = "agrees with" if verified["agrees"] else "differs from"
+    return (
+        f"Verified: {words} {verified['class']} of transformers {verified['transformers']}"
+        f" ({format_count(verified['total'])} parameters)."
+    )

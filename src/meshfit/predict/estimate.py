@@ -22,6 +22,7 @@ from meshfit.predict.calibration import Calibration, formula_only
 from meshfit.predict.collectives import CollectiveCosts, MeasuredCurves
 from meshfit.predict.columns import step_columns
 from meshfit.predict.compute import rates
+from meshfit.predict.coverage import require_covered
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.memory import rank_memory
 from meshfit.predict.schedule import Pipeline
@@ -152,8 +153,10 @@ def estimate(
         curves: measured collectives that go before the formula.
 
     Raises:
-        InputError: the accelerator has no rate for the precision asked for.
+        InputError: the accelerator has no rate for the precision asked for, or the model has blocks
+            that are not covered.
     """
+    require_covered(model)
     basis = Basis(
         model=model,
         training=training,

@@ -16,17 +16,35 @@ def refused(**config) -> str:
     return str(caught.value)
 
 
-def test_an_unknown_family_is_named_with_the_known_ones_and_the_nearest():
-    message = refused(model_type="mixtral")
-    assert "model_type 'mixtral' is not known" in message
+def test_an_unknown_family_is_named_with_the_nearest_or_with_all():
+    assert refused(model_type="mixtral2").endswith(
+        "model_type 'mixtral2' is not known; nearest: mixtral"
+    )
+    message = refused(model_type="zzzzzz")
     assert all(name in message for name in FAMILIES)
-    assert message.endswith("nearest: mistral")
 
 
-def test_a_config_without_a_family_says_so():
-    assert "model_type is missing; expected one of gpt2, llama" in refused(hidden_size=64)
+def test_a_config_without_a_family_lists_the_keys_seen_and_asks():
+    message = refused(hidden_size=64, num_attention_heads=4)
+    assert "model_type is missing, and no config inside names a known one" in message
+    assert message.endswith("Keys seen: hidden_size, num_attention_heads.")
     assert "model_type is null" in refused(model_type=None)
     assert "model_type is ['llama']" in refused(model_type=["llama"])
+
+
+def test_experts_in_a_family_without_are_a_contradiction():
+    assert "num_experts is 8, but llama has no experts" in refused(
+        model_type="llama", num_experts=8
+    )
+    assert read(model_type="llama", num_experts=1).moe is None
+
+
+def test_sizes_that_no_model_has_are_refused_together():
+    message = refused(
+        model_type="mixtral", hidden_size=2**20, num_attention_heads=2**10, head_dim=64,
+        intermediate_size=2**20, num_local_experts=2**14, num_hidden_layers=2**13,
+    )  # fmt: skip
+    assert "parameters; more than" in message
 
 
 def test_a_message_starts_with_the_name_the_person_used():

@@ -1,5 +1,9 @@
 """No config, however damaged, ends in anything but a usable model or an ``InputError``."""
 
+import copy
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +21,7 @@ SIZES = (
 OTHER_KEYS = (
     "tie_word_embeddings", "attention_bias", "mlp_bias", "attention_dropout", "use_sliding_window",
     "layer_types", "per_layer_config", "attn_pdrop", "resid_pdrop", "embd_pdrop",
-    "add_cross_attention",
+    "add_cross_attention", "quantization_config", "text_config", "vision_config",
 )  # fmt: skip
 
 plausible = st.sampled_from([1, 2, 4, 8, 16, 64])
@@ -44,17 +48,73 @@ def test_a_damaged_config_gives_a_consistent_inventory_or_an_input_error(model_t
     try:
         model = read_family("fuzzed", config)
     except InputError as error:
-        assert len(str(error)) < 500
+        assert len(str(error)) < 2500
         return
+    assert_consistent(model)
+
+
+def assert_consistent(model):
+    """Figures that come from different sums agree, and fit what stores them."""
     document = inventory(model, 4096)
-    parameters = document["parameters"]
+    json.dumps(document, allow_nan=False)
+    parameters, cache = document["parameters"], document["kv_cache"]
     assert sum(parameters["by_part"].values()) == parameters["total"] > 0
+    assert 0 < parameters["active"] <= parameters["total"]
+    layers = sum(
+        counts.layer_parameters(model, layer).total for layer in (*model.encoder, *model.layers)
+    )
+    outside = sum(tensor.elements for tensor in counts.outer_tensors(model))
+    towers = parameters["by_part"]["vision_or_other_tower"]
+    assert layers + outside + towers == parameters["total"]
     assert document["training_state"]["fp32"]["adamw"]["total"] < 2**63
     assert document["flops"]["forward_per_token"] > 0
-    assert document["kv_cache"]["bytes_per_token"] > 0
+    assert cache["bytes_per_token"] >= 0
+    assert cache["windowed_bytes_per_sequence"] <= 4096 * cache["bytes_per_token"]
+    assert 2 * document["weights"]["bf16"] == document["weights"]["fp32"]
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+REAL = [
+    row["config"]
+    for row in json.loads((Path(__file__).parents[1] / "data" / "counted_models.json").read_text())
+]
+
+
+def paths_of(config, path=()):
+    for key, value in config.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from paths_of(value, (*path, key))
+
+
+@st.composite
+def damaged_real_configs(draw):
+    """A real config with one to three keys damaged, removed or turned into another size."""
+    config = copy.deepcopy(draw(st.sampled_from(REAL)))
+    for _ in range(draw(st.integers(1, 3))):
+        paths = sorted(paths_of(config))
+        *parents, key = draw(st.sampled_from(paths))
+        where = config
+        for parent in parents:
+            where = where[parent]
+        if draw(st.booleans()):
+            where[key] = draw(damaged | plausible)
+        else:
+            del where[key]
+    return config
+
+
+@settings(max_examples=600, deadline=None)
+@given(config=damaged_real_configs())
+def test_a_damaged_real_config_gives_consistent_figures_or_an_input_error(config):
+    try:
+        model = read_family("damaged", config)
+    except InputError as error:
+        assert len(str(error)) < 2500
+        return
+    assert_consistent(model)
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "mistral", "qwen2", "qwen3"])
 def test_the_largest_sizes_that_are_read_fit_64_bits(model_type):
     own = {"n_embd": 2**20, "n_head": 2**16, "n_layer": 2**13, "n_inner": 2**20}
     common = {

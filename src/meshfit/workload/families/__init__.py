@@ -2,10 +2,11 @@
 
 To add a family:
 
-1. Write ``families/NAME.py`` with ``read(name, config) -> ModelSpec``. Read every key through
-   ``families.keys``, with the defaults of the family's config class in transformers. ``decoder``
-   holds what Llama-like families share, ``sliding`` the window keys of Qwen.
-2. Add one line to ``FAMILIES`` below.
+1. Write ``families/NAME.py``. A decoder with softmax attention is a ``DecoderFamily``: its defaults
+   and what it has of biases, norms, windows and experts, as data. Anything else is a function
+   ``read(name, config) -> ModelSpec`` over the blocks of ``workload.blocks``. Every key is read
+   through ``families.keys``, with the defaults of the family's config class in transformers.
+2. Add it to ``_TABLES`` or ``FAMILIES`` below.
 3. Add a tiny config to ``tests/workload/families/test_against_transformers.py``; it compares
    defaults, and the parameters of a model on the meta device, with transformers.
 """
@@ -14,42 +15,221 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshfit.errors import InputError, nearest_name
-from meshfit.workload.families import gpt2, llama, mistral, qwen2, qwen3
+from meshfit.workload.counts import total_parameters
+from meshfit.workload.families import bloom as bloom_family
+from meshfit.workload.families import dbrx as dbrx_family
+from meshfit.workload.families import (
+    deepseek,
+    deepseek_v4,
+    falcon,
+    gemma,
+    gemma4,
+    glm_moe,
+    gpt2,
+    gpt_bigcode,
+    gptj,
+    helium,
+    hybrid,
+    llama,
+    llama4,
+    mamba,
+    mimo,
+    minimax,
+    mistral,
+    mpt,
+    nemotron,
+    nemotron_h,
+    opt,
+    qwen2,
+    qwen3,
+    qwen_linear,
+    qwen_vision,
+    t5,
+)
+from meshfit.workload.families.apertus import APERTUS
+from meshfit.workload.families.arcee import ARCEE
+from meshfit.workload.families.cohere import COHERE, COHERE2
+from meshfit.workload.families.ernie import ERNIE4_5
+from meshfit.workload.families.exaone import EXAONE4
+from meshfit.workload.families.family import DecoderFamily, dense
+from meshfit.workload.families.glm import GLM, GLM4
+from meshfit.workload.families.gpt_neox import GPT_NEOX
+from meshfit.workload.families.gpt_oss import GPT_OSS
+from meshfit.workload.families.granite import GRANITE, GRANITE_MOE, GRANITE_MOE_SHARED
 from meshfit.workload.families.keys import shown
+from meshfit.workload.families.ministral import MINISTRAL3
+from meshfit.workload.families.mixtral import MIXTRAL
+from meshfit.workload.families.nested import language_configs, with_uncounted_towers
+from meshfit.workload.families.olmo import FLEX_OLMO, OLMO, OLMO2, OLMO3, OLMOE
+from meshfit.workload.families.phi import PHI, PHI3, PHI_MOE
+from meshfit.workload.families.qwen_moe import QWEN2_MOE, QWEN3_MOE
+from meshfit.workload.families.seed_oss import SEED_OSS
+from meshfit.workload.families.smollm3 import SMOLLM3
+from meshfit.workload.families.starcoder2 import STARCODER2
 from meshfit.workload.model import ModelSpec
 
-FAMILIES: Mapping[str, Callable[[str, Mapping[str, Any]], ModelSpec]] = {
+Reader = Callable[[str, Mapping[str, Any]], ModelSpec]
+
+_TABLES = (
+    APERTUS, ARCEE, COHERE, COHERE2, ERNIE4_5, EXAONE4, FLEX_OLMO, GLM, GLM4, GPT_NEOX, GPT_OSS,
+    GRANITE, GRANITE_MOE, GRANITE_MOE_SHARED, MINISTRAL3, MIXTRAL, OLMO, OLMO2, OLMO3, OLMOE,
+    PHI, PHI3, PHI_MOE, QWEN2_MOE, QWEN3_MOE, SEED_OSS, SMOLLM3, STARCODER2,
+    deepseek.DEEPSEEK_V2, deepseek.DEEPSEEK_V3, deepseek.DEEPSEEK_V32, deepseek.GLM4_MOE_LITE,
+    deepseek.GLM_MOE_DSA, deepseek.KIMI_K2, deepseek.MINICPM3, deepseek.MISTRAL4,
+    gemma.GEMMA, gemma.GEMMA2, gemma.GEMMA3_TEXT, gemma.VAULTGEMMA, glm_moe.SOLAR_OPEN, minimax.M2,
+)  # fmt: skip
+"""Families that are data and nothing more."""
+
+FAMILIES: Mapping[str, Reader] = {
+    **{family.model_type: family.read for family in _TABLES},
+    "bamba": hybrid.read_bamba,
+    "bloom": bloom_family.read,
+    "codegen": gptj.read,
+    "dbrx": dbrx_family.read,
+    "deepseek_v4": deepseek_v4.read,
+    "falcon": falcon.read,
+    "falcon_h1": hybrid.read_falcon_h1,
+    "falcon_mamba": mamba.read_falcon,
+    "gemma3": gemma.read_gemma3,
+    "gemma4": gemma4.read,
+    "gemma4_text": gemma4.read_text,
+    "glm4_moe": glm_moe.read_glm4_moe,
     "gpt2": gpt2.read,
+    "gpt_bigcode": gpt_bigcode.read,
+    "gptj": gptj.read,
+    "granitemoehybrid": hybrid.read_granite,
+    "helium": helium.read,
+    "jamba": hybrid.read_jamba,
     "llama": llama.read,
+    "llama4": llama4.read,
+    "llama4_text": llama4.read_text,
+    "mamba": mamba.read,
+    "mamba2": mamba.read_2,
+    "mimo": mimo.read,
+    "minimax_m3": minimax.read_m3,
+    "minimax_m3_vl_text": minimax.read_m3,
     "mistral": mistral.read,
+    "mpt": mpt.read,
+    "nemotron": nemotron.read,
+    "nemotron_h": nemotron_h.read,
+    "opt": opt.read,
     "qwen2": qwen2.read,
     "qwen3": qwen3.read,
+    "qwen3_5": qwen_linear.read_dense,
+    "qwen3_5_moe": qwen_linear.read_moe,
+    "qwen3_5_moe_text": qwen_linear.read_moe_text,
+    "qwen3_5_text": qwen_linear.read_dense_text,
+    "qwen3_next": qwen_linear.read_next,
+    "qwen3_vl": qwen_vision.read,
+    "qwen3_vl_moe": qwen_vision.read_moe,
+    "qwen3_vl_moe_text": qwen_vision.read_moe_text,
+    "qwen3_vl_text": qwen_vision.read_text,
+    "t5": t5.read,
 }
 """``model_type`` -> reader of its configs."""
+
+EXPERT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+
+EXPERT_FREE = frozenset(
+    (
+        *(
+            f.model_type
+            for f in _TABLES
+            if isinstance(f, DecoderFamily) and f.feed_forwards is dense
+        ),
+        *(
+            "bloom",
+            "falcon",
+            "gpt2",
+            "gpt_bigcode",
+            "gptj",
+            "helium",
+            "llama",
+            "mamba",
+            "mamba2",
+            "mimo",
+        ),
+        *("mistral", "mpt", "nemotron", "opt", "qwen2", "qwen3", "t5"),
+    )
+)
+"""Families without experts; a config of theirs that states some contradicts itself."""
+
+_MOST_KEYS = 20
+
+MAX_PARAMETERS = 2**58
+"""Within this, bytes of training state fit 64 bits."""
 
 
 def read_family(name: str, config: Mapping[str, Any]) -> ModelSpec:
     """The model that ``config`` describes; ``name`` is what the person called it.
 
+    A config of an unknown family that holds the config of a known language model (``text_config``,
+    ``thinker_config.text_config``, ...) gives that model; its towers are named, but not counted.
+
     Raises:
         InputError: the family is not known, or a key of the config cannot be right.
     """
     try:
-        return FAMILIES[_model_type(config)](name, config)
+        model = _read(name, config)
+        _check_size(model)
     except InputError as error:
         raise InputError(f"model {name}: {error}") from None
+    return model
 
 
-def _model_type(config: Mapping[str, Any]) -> str:
-    known = ", ".join(FAMILIES)
+def _read(name: str, config: Mapping[str, Any]) -> ModelSpec:
     model_type = config.get("model_type")
-    if not isinstance(model_type, str):
-        found = "missing" if "model_type" not in config else shown(model_type)
-        raise InputError(f"model_type is {found}; expected one of {known}")
-    if model_type not in FAMILIES:
+    if isinstance(model_type, str) and model_type in FAMILIES:
+        _check_overrides(config, model_type)
+        return FAMILIES[model_type](name, config)
+    for path, inner in language_configs(config):
+        if inner["model_type"] in FAMILIES:
+            _check_overrides(inner, inner["model_type"])
+            try:
+                model = FAMILIES[inner["model_type"]](name, inner)
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from None
+            outer = model_type if isinstance(model_type, str) else inner["model_type"]
+            return with_uncounted_towers(model, config, outer)
+    raise InputError(_unknown(config))
+
+
+def _unknown(config: Mapping[str, Any]) -> str:
+    """What could not be read, the nearest family, and where a known one was looked for."""
+    inner = [
+        f"{path}.model_type {shown(nested['model_type'])}"
+        for path, nested in language_configs(config)
+    ]
+    model_type = config.get("model_type")
+    if isinstance(model_type, str):
         nearest = nearest_name(model_type, FAMILIES)
-        hint = f"; nearest: {nearest}" if nearest else ""
-        raise InputError(f"model_type {shown(model_type)} is not known; known: {known}{hint}")
+        known = f"nearest: {nearest}" if nearest else f"known: {', '.join(sorted(FAMILIES))}"
+        inside = f", nor is {', '.join(inner)}" if inner else ""
+        return f"model_type {shown(model_type)} is not known{inside}; {known}"
+    found = "missing" if "model_type" not in config else shown(model_type)
+    keys = ", ".join(sorted(str(key)[:40] for key in config)[:_MOST_KEYS]) or "none"
+    inside = f" Inside: {', '.join(inner)}." if inner else ""
+    return (
+        f"model_type is {found}, and no config inside names a known one. Which key holds the"
+        f" language model? Keys seen: {keys}.{inside}"
+    )
+
+
+def _check_overrides(config: Mapping[str, Any], model_type: str) -> None:
+    """Refuses keys that change the architecture, but that the family does not read."""
     if config.get("per_layer_config"):
         raise InputError("per_layer_config gives layers sizes of their own, which is not read yet")
-    return model_type
+    if model_type not in EXPERT_FREE:
+        return
+    for key in EXPERT_KEYS:
+        number = config.get(key)
+        if isinstance(number, int) and not isinstance(number, bool) and number > 1:
+            raise InputError(f"{key} is {number}, but {model_type} has no experts")
+
+
+def _check_size(model: ModelSpec) -> None:
+    total = total_parameters(model)
+    if total > MAX_PARAMETERS:
+        raise InputError(
+            f"its sizes make {total:.1e} parameters; more than {MAX_PARAMETERS:.1e} is a slip"
+        )

@@ -128,7 +128,6 @@ def rotary_decoder(
         vocab_size=sizes.vocab_size,
         layers=tuple(layer_with[window] for window in windows),
         norm="rms_norm",
-        norms_named_after_attention=1,
         tie_word_embeddings=flag(config, "tie_word_embeddings", False),
         max_position_embeddings=sizes.max_position_embeddings,
         dropout=probability(config, "attention_dropout", 0.0),

@@ -12,12 +12,12 @@ from meshfit.workload.families.keys import (
     flag,
     optional_whole_number,
     probability,
-    shown,
     whole_number,
+    with_own_names,
 )
-from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
+from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec, Names
 
-_SYNONYMS = {
+SYNONYMS = {
     "hidden_size": "n_embd",
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
@@ -25,22 +25,28 @@ _SYNONYMS = {
 }
 """Common name -> GPT-2's own; transformers takes either."""
 
+NAMES = Names(
+    layers="transformer.h",
+    embedding="transformer.wte",
+    positions="transformer.wpe",
+    final_norm="transformer.ln_f",
+)
+
 
 def read(name: str, config: Config) -> ModelSpec:
     """The model, with the defaults of transformers' ``GPT2Config``."""
-    own = _with_own_names(config)
+    own = with_own_names(config, SYNONYMS)
     if flag(own, "add_cross_attention", False):
         raise InputError("add_cross_attention is true; only decoders without an encoder are read")
     hidden_size = whole_number(own, "n_embd", 768)
     positions = whole_number(own, "n_positions", 1024, maximum=MAX_TOKENS)
-    layer = LayerSpec(
-        attention=_attention(hidden_size, whole_number(own, "n_head", 12, maximum=MAX_HEADS)),
-        mlp=MlpSpec(
-            intermediate_size=optional_whole_number(own, "n_inner") or _inner(hidden_size),
-            gated=False,
-            bias=True,
-        ),
+    attention = _attention(hidden_size, whole_number(own, "n_head", 12, maximum=MAX_HEADS))
+    mlp = MlpSpec(
+        intermediate_size=optional_whole_number(own, "n_inner") or _inner(hidden_size),
+        gated=False,
+        bias=True,
     )
+    layer = LayerSpec(blocks=(("attn", attention), ("mlp", mlp)), norms=("ln_1", "ln_2"))
     return ModelSpec(
         name=name,
         model_type="gpt2",
@@ -51,6 +57,7 @@ def read(name: str, config: Config) -> ModelSpec:
         tie_word_embeddings=flag(own, "tie_word_embeddings", True),
         max_position_embeddings=positions,
         learned_positions=positions,
+        names=NAMES,
         dropout=max(
             probability(own, key, 0.1) for key in ("attn_pdrop", "embd_pdrop", "resid_pdrop")
         ),
@@ -72,22 +79,3 @@ def _inner(hidden_size: int) -> int:
     if 4 * hidden_size > MAX_WIDTH:
         raise InputError(f"n_inner is null, so 4 x n_embd {hidden_size}, which exceeds {MAX_WIDTH}")
     return 4 * hidden_size
-
-
-def _with_own_names(config: Config) -> Config:
-    """``config`` with common names turned into GPT-2's own.
-
-    Raises:
-        InputError: both names of a size are there with different values.
-    """
-    own = dict(config)
-    for common, key in _SYNONYMS.items():
-        if common not in config:
-            continue
-        if key in config and config[key] != config[common]:
-            raise InputError(
-                f"{key} is {shown(config[key])} and {common} is {shown(config[common])};"
-                " they name the same size"
-            )
-        own[key] = config[common]
-    return own

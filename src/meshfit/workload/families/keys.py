@@ -6,7 +6,7 @@ must be what that class accepts; anything else is an ``InputError`` with key, va
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from meshfit.errors import InputError
@@ -79,6 +79,98 @@ def probability(config: Config, key: str, default: float) -> float:
     return float(value)
 
 
+def layer_kinds(
+    config: Config,
+    num_hidden_layers: int,
+    allowed: Mapping[str, str],
+    default: Sequence[str],
+    *,
+    key: str = "layer_types",
+) -> tuple[str, ...]:
+    """The kind of every layer, as a list under ``key`` names them; ``default`` where it is absent.
+
+    ``allowed`` maps every spelling to the kind it means.
+
+    Raises:
+        InputError: no list, an unknown kind, or not one kind for each layer.
+    """
+    kinds = config.get(key)
+    if kinds is None:
+        return tuple(default)
+    if not isinstance(kinds, list) or not all(isinstance(k, str) and k in allowed for k in kinds):
+        raise InputError(f"{key} is {shown(kinds)}; expected a list of {_listed(allowed)}")
+    if len(kinds) != num_hidden_layers:
+        raise InputError(f"{key} has {len(kinds)} entries for {num_hidden_layers} hidden layers")
+    return tuple(allowed[kind] for kind in kinds)
+
+
+def index_list(config: Config, key: str, limit: int) -> frozenset[int]:
+    """The layer numbers listed under ``key``, none where it is absent or null.
+
+    Raises:
+        InputError: no list of whole numbers from 0 to ``limit`` - 1.
+    """
+    value = config.get(key)
+    if value is None:
+        return frozenset()
+    if not isinstance(value, list) or not all(
+        isinstance(i, int) and not isinstance(i, bool) and 0 <= i < limit for i in value
+    ):
+        raise InputError(
+            f"{key} is {shown(value)}; expected a list of layer numbers from 0 to {limit - 1}"
+        )
+    return frozenset(value)
+
+
+def with_own_names(config: Config, synonyms: Mapping[str, str]) -> Config:
+    """``config`` with other names of a key turned into the family's own (``synonyms``: other -> own).
+
+    Raises:
+        InputError: both names of a key are there with different values.
+    """
+    renamed = {}
+    for other, own in synonyms.items():
+        if other not in config:
+            continue
+        if own in config and config[own] != config[other]:
+            raise InputError(
+                f"{own} is {shown(config[own])} and {other} is {shown(config[other])};"
+                " they name the same size"
+            )
+        renamed[own] = config[other]
+    return {**config, **renamed} if renamed else config
+
+
+_ELEMENT_BYTES = {"float32": 4, "float": 4, "float16": 2, "bfloat16": 2, "half": 2}
+
+
+def element_bytes(config: Config, key: str, default: str) -> int:
+    """Bytes of one element of the floating-point type under ``key``; null is the default.
+
+    Raises:
+        InputError: not the name of a type with 16 or 32 bits.
+    """
+    name = config.get(key)
+    name = default if name is None else name
+    if not isinstance(name, str) or name.removeprefix("torch.") not in _ELEMENT_BYTES:
+        raise InputError(f"{key} is {shown(name)}; expected float32, float16 or bfloat16")
+    return _ELEMENT_BYTES[name.removeprefix("torch.")]
+
+
+def mapping(config: Config, key: str) -> Config:
+    """The mapping under ``key``; empty where it is absent or null.
+
+    Raises:
+        InputError: something else.
+    """
+    value = config.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InputError(f"{key} is {shown(value)}; expected a mapping of keys and values")
+    return value
+
+
 def shown(value: object) -> str:
     """``value`` as it stands in JSON, cut short."""
     if value is None or isinstance(value, bool):
@@ -94,3 +186,7 @@ def _checked(key: str, value: object, minimum: int, maximum: int, *, or_null: bo
         expected = f"a whole number from {minimum} to {maximum}" + (" or null" if or_null else "")
         raise InputError(f"{key} is {shown(value)}; expected {expected}")
     return value  # type: ignore[return-value]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " and ".join(repr(name) for name in names)

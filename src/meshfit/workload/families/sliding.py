@@ -1,4 +1,6 @@
-"""Which layers of a Qwen2 or Qwen3 model see a sliding window."""
+"""Which layers see a sliding window."""
+
+from collections.abc import Callable, Sequence
 
 from meshfit.errors import InputError
 from meshfit.workload.families.keys import (
@@ -6,18 +8,21 @@ from meshfit.workload.families.keys import (
     MAX_TOKENS,
     Config,
     flag,
+    layer_kinds,
     optional_whole_number,
-    shown,
     whole_number,
 )
 
+Windows = Callable[[Config, int], Sequence[int | None]]
+"""(config, number of layers) -> the sliding window of every layer."""
+
 FULL, SLIDING = "full_attention", "sliding_attention"
-_KINDS = {"attention": FULL, FULL: FULL, SLIDING: SLIDING}
+KINDS = {"attention": FULL, FULL: FULL, SLIDING: SLIDING}
 """Spelling in ``layer_types`` (old ones too) -> kind."""
 
 
 def windows_of_layers(config: Config, num_hidden_layers: int) -> tuple[int | None, ...]:
-    """The window of every layer in tokens, None where a layer sees everything.
+    """The window of every layer of a Qwen2 or Qwen3 model in tokens, None where a layer sees everything.
 
     ``sliding_window`` counts only with ``use_sliding_window``; then the layers from
     ``max_window_layers`` on have it, unless ``layer_types`` names the kind of each layer.
@@ -30,29 +35,49 @@ def windows_of_layers(config: Config, num_hidden_layers: int) -> tuple[int | Non
         config, "sliding_window", 4096, minimum=int(enabled), maximum=MAX_TOKENS
     )
     first = whole_number(config, "max_window_layers", 28, minimum=0, maximum=MAX_LAYERS)
-    kinds = config.get("layer_types")
-    if kinds is not None:
-        return _named_windows(kinds, num_hidden_layers, window if enabled else None)
+    if config.get("layer_types") is not None:
+        return _named_windows(config, num_hidden_layers, window if enabled else None)
     return tuple(window if enabled and i >= first else None for i in range(num_hidden_layers))
 
 
 def _named_windows(
-    kinds: object, num_hidden_layers: int, window: int | None
+    config: Config, num_hidden_layers: int, window: int | None
 ) -> tuple[int | None, ...]:
-    if not isinstance(kinds, list) or not all(
-        isinstance(kind, str) and kind in _KINDS for kind in kinds
-    ):
-        raise InputError(
-            f"layer_types is {shown(kinds)}; expected a list of {FULL!r} and {SLIDING!r}"
-        )
-    if len(kinds) != num_hidden_layers:
-        raise InputError(
-            f"layer_types has {len(kinds)} entries for {num_hidden_layers} hidden layers"
-        )
-    sliding = [_KINDS[kind] == SLIDING for kind in kinds]
-    if any(sliding) and window is None:
+    kinds = layer_kinds(config, num_hidden_layers, KINDS, ())
+    if SLIDING in kinds and window is None:
         raise InputError(
             f"layer_types asks for {SLIDING!r}, but there is no window; it takes"
             " use_sliding_window true and a sliding_window"
         )
-    return tuple(window if slides else None for slides in sliding)
+    return tuple(window if kind == SLIDING else None for kind in kinds)
+
+
+def one_window(default: int | None) -> Windows:
+    """Every layer has the window under ``sliding_window``; null: none has one."""
+
+    def windows(config: Config, num_hidden_layers: int) -> tuple[int | None, ...]:
+        window = optional_whole_number(config, "sliding_window", default, maximum=MAX_TOKENS)
+        return (window,) * num_hidden_layers
+
+    return windows
+
+
+def alternating_windows(
+    default: int | None, pattern: int, *, pattern_key: str | None = None
+) -> Windows:
+    """``layer_types`` decides; without it, every ``pattern``-th layer sees everything.
+
+    ``pattern_key`` names the key under which older configs state the pattern. A window of null
+    means that none has one.
+    """
+
+    def windows(config: Config, num_hidden_layers: int) -> tuple[int | None, ...]:
+        window = optional_whole_number(config, "sliding_window", default, maximum=MAX_TOKENS)
+        every = pattern
+        if pattern_key is not None:
+            every = whole_number(config, pattern_key, pattern, maximum=MAX_LAYERS)
+        usual = [FULL if (i + 1) % every == 0 else SLIDING for i in range(num_hidden_layers)]
+        kinds = layer_kinds(config, num_hidden_layers, KINDS, usual)
+        return tuple(window if kind == SLIDING else None for kind in kinds)
+
+    return windows
