@@ -34,7 +34,7 @@ $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "needs $(PYTHON) on the PATH (set PYTHON=...)"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[run,report,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[run,dev]"
 	touch $@
 
 clean:
