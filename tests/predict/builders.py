@@ -1,5 +1,6 @@
 """Small models, machines and layouts for the tests of tier 1."""
 
+from dataclasses import replace
 from typing import Any
 
 from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
@@ -16,6 +17,9 @@ from meshfit.workload.training import PRECISIONS, PrecisionSpec, TrainingSpec
 
 FP32 = PRECISIONS["fp32"]
 BF16 = PRECISIONS["bf16_mixed"]
+
+WITHOUT_HOST = replace(NATIVE, host_s_per_layer=0.0, tensor_parallel_host_s_per_layer=0.0)
+"""Our runner on a host that issues work in no time: what is left is arithmetic."""
 
 
 def llama(
@@ -114,7 +118,7 @@ def group(
     model: ModelSpec,
     spec: TrainingSpec,
     *keys: dict[str, Any],
-    profile: EngineProfile = NATIVE,
+    profile: EngineProfile = WITHOUT_HOST,
     numerics: Numerics | None = None,
 ) -> LayoutGroup:
     """Layouts that share a pipeline; numerics default to cast."""

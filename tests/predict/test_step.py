@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from meshfit.engines.native.profile import NATIVE
 from meshfit.predict.estimate import estimate
 from meshfit.predict.step import TERMS
-from tests.predict.builders import BF16, cluster, layouts, llama, llama_8b, training
+from tests.predict.builders import BF16, WITHOUT_HOST, cluster, layouts, llama, llama_8b, training
 
 COLUMN = {name: index for index, name in enumerate(TERMS)}
 
 
-def terms(*keys, model=None, spec=None, topology=None, profile=NATIVE):
+def terms(*keys, model=None, spec=None, topology=None, profile=WITHOUT_HOST):
     spec = spec or training(sequence_length=2048, global_batch_size=64, precision=BF16)
     found = estimate(
         model or llama_8b(), spec, topology or cluster(nodes=8), layouts(*keys), profile
@@ -48,7 +48,7 @@ def test_each_strategy_exposes_its_own_collectives(keys, exposed):
 
 
 def test_sharded_collectives_are_paid_per_micro_batch_and_replicas_once_a_step():
-    slow = replace(NATIVE, overlap_fraction=0.0)
+    slow = replace(WITHOUT_HOST, overlap_fraction=0.0)
     few, many = terms(
         {"dp_shard": 8, "dp_replicate": 8, "micro_batch_size": 1},
         {"dp_shard": 8, "dp_replicate": 4, "micro_batch_size": 1},
@@ -64,7 +64,7 @@ def test_keeping_parameters_gathered_saves_the_gather_of_backward():
     kept, freed = terms(
         {"dp_shard": 64, "zero_stage": 2},
         {"dp_shard": 64, "zero_stage": 3},
-        profile=replace(NATIVE, overlap_fraction=0.0),
+        profile=replace(WITHOUT_HOST, overlap_fraction=0.0),
     )
     assert kept["all_gather.dp_shard"] < freed["all_gather.dp_shard"]
     assert kept["reduce_scatter.dp_shard"] == pytest.approx(freed["reduce_scatter.dp_shard"])
@@ -73,7 +73,7 @@ def test_keeping_parameters_gathered_saves_the_gather_of_backward():
 def test_computation_hides_data_parallel_communication():
     keys = {"dp_shard": 64}
     (hidden,) = terms(keys)
-    (shown,) = terms(keys, profile=replace(NATIVE, overlap_fraction=0.0))
+    (shown,) = terms(keys, profile=replace(WITHOUT_HOST, overlap_fraction=0.0))
     assert hidden["all_gather.dp_shard"] < shown["all_gather.dp_shard"]
     assert hidden["compute"] == shown["compute"]
 
@@ -81,7 +81,7 @@ def test_computation_hides_data_parallel_communication():
 def test_cpu_ranks_hide_nothing():
     keys = {"dp_shard": 8}
     (on_cpu,) = terms(keys, topology=cluster(device_type="cpu"))
-    (shown,) = terms(keys, topology=cluster(), profile=replace(NATIVE, overlap_fraction=0.0))
+    (shown,) = terms(keys, topology=cluster(), profile=replace(WITHOUT_HOST, overlap_fraction=0.0))
     assert on_cpu == shown
 
 
@@ -115,7 +115,7 @@ def test_a_rank_order_that_spreads_tensor_parallelism_over_nodes_costs_their_ban
     keys = {"tp": 8, "dp_replicate": 8}
     (inside,) = terms(keys)
     outermost = ("tp", "pp", "dp_replicate", "dp_shard", "cp")
-    (across,) = terms(keys, profile=replace(NATIVE, rank_order=outermost))
+    (across,) = terms(keys, profile=replace(WITHOUT_HOST, rank_order=outermost))
     assert 7 < across["reduce_scatter.tp"] / inside["reduce_scatter.tp"] < 8
 
 
