@@ -6,8 +6,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import meshfit.cli.model as command
+from meshfit.cli import verify
 from meshfit.cli.model import model
-from meshfit.errors import InputError
+from meshfit.errors import InputError, RunError
+from meshfit.workload.parts import PARTS
 
 app = typer.Typer()
 app.command()(model)
@@ -55,3 +58,50 @@ def test_wrong_input_is_left_to_the_command_line_as_an_input_error(arguments):
     result = CliRunner().invoke(app, list(arguments))
     assert isinstance(result.exception, InputError)
     assert result.stdout == ""
+
+
+def test_verify_builds_the_model_and_agrees():
+    pytest.importorskip("transformers")
+    document = json.loads(run("deepseek-v3", "--json", "--verify"))
+    assert document["verified"]["agrees"]
+    assert document["verified"]["class"] == "DeepseekV3ForCausalLM"
+    assert document["verified"]["difference"] == {}
+    assert "Verified: agrees with GPT2LMHeadModel" in " ".join(run("gpt2", "--verify").split())
+
+
+def test_counts_that_differ_are_an_error_of_the_run(monkeypatch):
+    built = {"class": "X", "version": "0", "total": 1, "by_part": dict.fromkeys(PARTS, 0)}
+    monkeypatch.setattr(command, "built_counts", lambda config: built)
+    result = CliRunner().invoke(app, ["gpt2", "--verify", "--json"])
+    assert isinstance(result.exception, RunError)
+    assert json.loads(result.stdout)["verified"]["difference"]["norm"] == 38400
+
+
+def test_verify_without_transformers_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(verify, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"torch and transformers cannot be imported; pip install"):
+        verify.built_counts({})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("deepseek-v3", "58 x self_attn LatentAttention, mlp Moe"),
+        ("deepseek-v3", "256 experts of 2048, 8 a token"),
+        ("qwen3.5-27b", "recurrent state per sequence"),
+        ("qwen3.5-27b", "Note: vision_config is left out"),
+        ("glm-5", "indexer keys per token"),
+        ("gpt-oss-20b", "windowed layers up to their window"),
+        ("gpt-oss-20b", "weights as stored: mxfp4"),
+    ],
+)
+def test_the_table_shows_what_a_kind_of_model_has(name, words):
+    assert words in " ".join(run(name).split())
+
+
+def test_a_model_in_an_unknown_family_is_refused_with_the_nearest(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "lamma"}')
+    result = CliRunner().invoke(app, [str(file)])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).endswith("model_type 'lamma' is not known; nearest: llama")

@@ -331,20 +331,21 @@ def flops_formula(model: ModelSpec) -> str:
 # Memory
 
 
-def kv_cache_bytes_per_token(model: ModelSpec) -> int:
-    """Bytes of a 16-bit KV cache per token, every attention layer in full, before any division.
+def kv_cache_bytes_per_token(model: ModelSpec, tp: int = 1) -> int:
+    """Bytes of a 16-bit KV cache per token, every attention layer in full, on one of ``tp`` ranks.
 
     A latent counts as what is cached for keys and values. State-space and linear layers cache
     nothing per token (``state_bytes_per_sequence``); indexer keys and the encoder's keys and values
-    are not in it (``cache_bytes_per_token``).
+    are not in it (``cache_bytes_per_token``). Ranks beyond the number of key/value heads replicate
+    them, and a latent lies on every rank.
     """
-    return cache_bytes_per_token(model, "attention")
+    return cache_bytes_per_token(model, "attention", tp)
 
 
-def cache_bytes_per_token(model: ModelSpec, kind: CacheKind) -> int:
-    """Bytes of one kind of 16-bit cache per token, every layer in full."""
+def cache_bytes_per_token(model: ModelSpec, kind: CacheKind, tp: int = 1) -> int:
+    """Bytes of one kind of 16-bit cache per token, every layer in full, on one of ``tp`` ranks."""
     return sum(
-        count * cache.bytes_per_token()
+        count * cache.bytes_per_token(tp)
         for block, count in _blocks(model.layers).items()
         for cache in block.caches
         if cache.kind == kind

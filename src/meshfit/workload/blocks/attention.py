@@ -133,7 +133,9 @@ class AttentionSpec(Block):
             return ()
         elements = self.num_key_value_heads * (self.head_dim + self.value_dim)
         window = self.sliding_window or self.chunk_size
-        own = Cache(kind="attention", elements=elements, window=window)
+        own = Cache(
+            kind="attention", elements=elements, heads=self.num_key_value_heads, window=window
+        )
         if self.selection is None:
             return (own,)
         return (own, Cache(kind="indexer", elements=self.selection.head_dim))
@@ -177,7 +179,8 @@ class CrossAttentionSpec(Block):
     @property
     def caches(self) -> tuple[Cache, ...]:
         elements = 2 * self.num_attention_heads * self.head_dim
-        return (Cache(kind="cross_attention", elements=elements),)
+        heads = self.num_attention_heads
+        return (Cache(kind="cross_attention", elements=elements, heads=heads),)
 
     @property
     def formula(self) -> str:

@@ -20,18 +20,26 @@ class Cache:
 
     Attributes:
         elements: elements of one entry.
+        heads: key/value heads that tensor parallelism may share out; 1: each rank holds it all.
         stride: tokens that share one entry (compressed attention).
         window: entries are kept for the last ``window`` tokens only; None: for all.
     """
 
     kind: CacheKind
     elements: int
+    heads: int = 1
     stride: int = 1
     window: int | None = None
 
-    def bytes_per_token(self) -> int:
-        """Of a 16-bit cache, every token kept; rounded up where tokens share an entry."""
-        return -(-self.elements * ELEMENT_BYTES // self.stride)
+    def bytes_per_token(self, tp: int = 1) -> int:
+        """Of a 16-bit cache on one of ``tp`` ranks, every token kept; rounded up where tokens share
+        an entry.
+
+        A rank holds whole heads, one at least: with more ranks than heads they are replicated.
+        """
+        heads_on_rank = -(-self.heads // tp)
+        elements = self.elements // self.heads * heads_on_rank
+        return -(-elements * ELEMENT_BYTES // self.stride)
 
     def bytes_of(self, tokens: int) -> int:
         """Of a 16-bit cache of one sequence of ``tokens``, no more than the window kept."""
