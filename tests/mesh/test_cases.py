@@ -1,140 +1,157 @@
-"""Questions people asked in public issues, with the answer that was right (ids b01 to b45)."""
+"""Questions people asked in public issues, with the answer that was right (ids b01 to b45).
 
-from dataclasses import replace
+``data/cases_b.json`` holds each case's input as published and what is expected of which engine.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from meshfit.engines import engine_profile
 from meshfit.mesh.generate import generate
 from meshfit.mesh.groups import describe_groups, groups
-from meshfit.mesh.rules import violations
-from meshfit.mesh.spec import LayoutSpec, even_stages
+from meshfit.mesh.padding import PaddedHeads, padded_heads, padded_vocabulary
+from meshfit.mesh.rules import violations, warnings
+from meshfit.mesh.spec import LayoutSpec
+from tests.mesh.case_facts import case_facts
 
+CASES = json.loads((Path(__file__).parent / "data" / "cases_b.json").read_text(encoding="utf-8"))
 NATIVE = engine_profile("native")
-FOLDED_EXPERTS = replace(
-    NATIVE,
-    name="folded-experts",
-    rules=tuple(rule for rule in NATIVE.rules if rule != "expert_parallel_not_run"),
-)
-"""An engine that runs expert parallelism folded into dp_shard x cp x tp, as Megatron-Core does."""
-EVEN_STAGES = replace(NATIVE, name="even-stages", rules=("layers_divisible_by_stages",))
-"""An engine that only splits layers evenly, as Megatron-Core does when no split is given."""
 
 
-def messages(facts, profile=NATIVE):
-    return [violation.message for violation in violations(facts, profile)]
+def _expectations(kind: str) -> list[Any]:
+    """Every expectation that has the key ``kind``, with its case."""
+    return [
+        pytest.param(
+            case,
+            expected,
+            id=f"{case['id']} {expected.get('engine', '')} {position}".replace("  ", " "),
+        )
+        for case in CASES
+        for position, expected in enumerate(case["expect"])
+        if kind in expected
+    ]
 
 
-@pytest.mark.parametrize(
-    ("case", "model", "tp", "message"),
-    [
-        (
-            "b01 vllm-project/vllm#414",
-            {"num_attention_heads": 52, "num_key_value_heads": 52},
-            3,
-            "52 attention heads cannot be divided by tp=3; valid tp: [1, 2, 4, 13, 26, 52]",
-        ),
-        (
-            "b03 vllm-project/vllm#4232",
-            {"num_attention_heads": 40, "num_key_value_heads": 40},
-            6,
-            "40 attention heads cannot be divided by tp=6; valid tp: [1, 2, 4, 5, 8, 10, 20, 40]",
-        ),
-        (
-            "b05 MIV-XJTU/FSDrive#21",
-            {"num_attention_heads": 12, "num_key_value_heads": 2},
-            8,
-            "12 attention heads cannot be divided by tp=8; valid tp: [1, 2, 3, 4, 6, 12]",
-        ),
-    ],
-)
-def test_heads_that_tp_would_cut_are_refused_with_every_valid_tp(case, model, tp, message):
-    assert message in messages(model | {"tp": tp}), case
+def _layout(case: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """The layout asked about: the expectation's own, else the case's (one of several by index)."""
+    given = case["input"]
+    if "layout" in expected:
+        return expected["layout"]
+    index = expected.get("index")
+    if "candidates" in given:
+        return given["candidates"][index]
+    if "cases" in given:
+        return {key: value for key, value in given["cases"][index].items() if key == "tp"}
+    layout = given.get("layout", {})
+    return {
+        key: value[index] if isinstance(value, list) else value for key, value in layout.items()
+    }
 
 
-def test_b07_key_value_heads_below_tp_are_refused_where_they_are_not_replicated():
-    """huggingface/transformers#48307."""
-    [message] = messages({"num_attention_heads": 32, "num_key_value_heads": 4, "tp": 8})
-    assert message == (
-        "4 key/value heads cannot be divided by tp=8: native does not replicate KV heads; "
-        "valid tp: [1, 2, 4]"
+def _facts(case: dict[str, Any], expected: dict[str, Any], layout: dict[str, Any]) -> Any:
+    facts = case_facts(case, layout, engine_profile(expected["engine"]))
+    if "cases" in case["input"]:
+        facts["vocab_size"] = case["input"]["cases"][expected["index"]]["vocab"]
+    return facts
+
+
+@pytest.mark.parametrize(("case", "expected"), _expectations("broken"))
+def test_a_case_is_answered_as_it_should_be(case, expected):
+    profile = engine_profile(expected["engine"])
+    facts = _facts(case, expected, _layout(case, expected))
+    broken, warned = violations(facts, profile), warnings(facts, profile)
+    assert [violation.rule for violation in broken] == expected["broken"]
+    assert {*expected.get("warned", [])} <= {warning.rule for warning in warned}
+    said = "\n".join(one.message for one in (*broken, *warned))
+    assert expected.get("message", "") in said
+    values = {key: value for one in (*broken, *warned) for key, value in one.values.items()}
+    assert expected.get("values", {}).items() <= values.items()
+    if "nearest" in expected:
+        assert list(broken[0].nearest) == expected["nearest"]
+
+
+@pytest.mark.parametrize(("case", "expected"), _expectations("each"))
+def test_each_degree_of_a_case_is_legal_or_not(case, expected):
+    profile = engine_profile(expected["engine"])
+    said = ""
+    legal = {}
+    for degree in (*expected["valid"], *expected["invalid"]):
+        facts = _facts(case, expected, {expected["each"]: degree})
+        found = violations(facts, profile)
+        legal[degree] = not found
+        said += "\n".join(one.message for one in (*found, *warnings(facts, profile)))
+        if "warned" in expected:
+            assert {one.rule for one in warnings(facts, profile)} == set(expected["warned"])
+    assert [degree for degree, fine in legal.items() if fine] == expected["valid"]
+    assert expected.get("message", "") in said
+
+
+@pytest.mark.parametrize(("case", "expected"), _expectations("padded_heads"))
+def test_heads_are_padded_so_that_their_groups_stay_whole(case, expected):
+    model, right = case["input"]["model"], expected["padded_heads"]
+    padded = padded_heads(
+        model["num_attention_heads"], model["num_key_value_heads"], right["ranks"]
     )
+    assert padded == PaddedHeads(num_attention_heads=right["q"], num_key_value_heads=right["kv"])
+
+
+def test_every_case_of_the_kind_is_here():
+    assert [case["id"] for case in CASES] == [f"b{number:02d}" for number in range(1, 46, 2)]
 
 
 @pytest.mark.parametrize(
-    ("case", "vocab_size", "tp"),
+    ("case", "vocab_size", "tp", "multiple", "per_rank", "padded"),
     [
-        ("b09 vllm-project/vllm#31474", 151552, 6),
-        ("b11 vllm-project/vllm#440", 250682, 8),
-        ("b13 hpcaitech/ColossalAI#6167", 65535, 2),
+        ("b09", 151552, 6, 64, True, 151680),
+        ("b09", 151552, 6, 1, True, 151554),
+        ("b11", 250682, 8, 64, False, 250688),
+        ("b13", 65535, 2, 64, True, 65536),
+        ("b13", 128256, 8, 64, True, 128512),
+        ("b43", 151936, 2, 128, True, 152064),
+        ("b43, one rank's multiple", 151936, 2, 128, False, 151936),
+        ("b43, padded again", 152064, 2, 128, True, 152064),
     ],
 )
-def test_a_vocabulary_that_needs_padding_is_refused_where_nothing_is_padded(case, vocab_size, tp):
-    [message] = messages({"vocab_size": vocab_size, "tp": tp})
-    assert message.startswith(
-        f"vocab_size {vocab_size} cannot be divided by tp={tp}: native does not pad"
-    ), case
-
-
-def test_b17_layers_that_do_not_divide_get_an_uneven_split():
-    """modelscope/ms-swift#5737: 46 layers over 4 stages."""
-    facts = {"num_hidden_layers": 46, "pp": 4, "vpp": 1}
-    [message] = messages(facts, EVEN_STAGES)
-    assert "46 layers cannot be divided evenly over pp*vpp = 4*1 stages" in message
-    assert "give the layers of every stage (stage_layers)" in message
-    assert even_stages(46, 4) == (11, 12, 12, 11)
-    assert messages(facts) == []
+def test_a_vocabulary_is_padded_to_the_multiple_of_its_engine(
+    *, case, vocab_size, tp, multiple, per_rank, padded
+):
+    assert padded_vocabulary(vocab_size, tp, multiple, per_rank) == padded, case
 
 
 def test_b19_experts_take_their_ranks_from_tensor_parallel():
-    """NVIDIA-NeMo/Megatron-Bridge#546: tp=4, ep=4, etp=1 on 4 accelerators is legal."""
     layout = LayoutSpec(tp=4, sp=True, ep=4)
-    facts = {"world": 4, "num_experts": 128, "dp_replicate": 1, "dp_shard": 1, "cp": 1}
-    assert messages(facts | {"pp": 1, "tp": 4, "ep": 4, "etp": 1}, FOLDED_EXPERTS) == []
     assert groups(layout, "ep").tolist() == [[0, 1, 2, 3]]
     assert groups(layout, "edp").shape == (4, 1)
 
 
-def test_b21_expert_data_parallel_is_what_experts_leave_over():
-    """NVIDIA-NeMo/Megatron-Bridge#2530: tp=4, pp=2, ep=8 on 32: dp is 4, expert dp is 2."""
-    layout = LayoutSpec(tp=4, sp=True, pp=2, dp_shard=4, zero_stage=3, ep=8)
-    facts = {"world": 32, "num_experts": 128, "dp_replicate": 1, "dp_shard": 4, "cp": 1}
-    assert messages(facts | {"pp": 2, "tp": 4, "ep": 8, "etp": 1}, FOLDED_EXPERTS) == []
+@pytest.mark.parametrize("axis", ["dp_shard", "dp_replicate"])
+def test_b21_expert_data_parallel_is_what_experts_leave_over(axis):
+    """tp=4, pp=2, ep=8 on 32: dp is 4, expert dp is 2, whether or not its ranks share shards."""
+    megatron = engine_profile("megatron")
+    layout = LayoutSpec(tp=4, sp=True, pp=2, ep=8, **{axis: 4}, zero_stage=int(axis == "dp_shard"))
     assert groups(layout, "dp").shape == (8, 4)
-    assert groups(layout, "edp").shape == (16, 2)
+    assert groups(layout, "edp", megatron.rank_order, megatron.expert_fold).shape == (16, 2)
 
 
-def test_b23_a_sequence_that_tp_cannot_split_does_not_pass_in_silence():
-    """pytorch/torchtitan#1306."""
-    [message] = messages({"sequence_length": 8193, "tp": 2, "sp": True})
-    assert message.endswith("nearest 8192 or 8194")
+def test_a06_zero_over_one_rank_saves_nothing():
+    """deepspeedai/DeepSpeed#237: 8 accelerators, all of them model parallel."""
+    facts = {"world": 8, "tp": 8, "data_parallel_size": 1, "zero_stage": 2}
+    [warning] = warnings(facts, engine_profile("deepspeed"))
+    assert warning.rule == "zero_shards_something"
+    assert "zero_stage=2 saves nothing" in warning.message
 
 
-def test_b37_a_global_batch_is_neither_truncated_nor_padded():
-    """mosaicml/examples#41 and PsycheFoundation/nousnet#253."""
-    facts = {"global_batch_size": 37, "micro_batch_size": 2, "dp_replicate": 4, "dp_shard": 1}
-    assert messages(facts) == [
-        "global_batch 37 is not a multiple of dp*micro_batch = 8; nearest 32 or 40"
-    ]
-
-
-def test_b39_1f1b_needs_as_many_micro_batches_as_stages_and_gpipe_does_not():
-    """pytorch/torchtitan#775 and pytorch/pytorch#144702."""
-    facts = {"pp": 4, "num_micro_batches": 2}
-    [message] = messages(facts | {"schedule": "1f1b"})
-    assert "needs at least pp=4 micro-batches; you have 2" in message
-    assert messages(facts | {"schedule": "gpipe"}) == []
-
-
-def test_b41_interleaving_needs_a_multiple_of_pp():
-    """NVIDIA-NeMo/Speech#14288 and pytorch/PiPPy#1048."""
-    [message] = messages(
-        {"pp": 6, "vpp": 2, "schedule": "interleaved_1f1b", "num_micro_batches": 3}
-    )
-    assert message.startswith(
-        "interleaved schedule needs at least pp=6 micro-batches (and a multiple of 6); "
-        "you have 3 = global_batch/(dp*micro_batch)"
-    )
+def test_d14_a_tied_head_on_another_stage_is_a_copy_that_is_summed():
+    """NVIDIA/Megatron-LM#299 and others: Qwen2.5-0.5B over two stages."""
+    facts = {"tie_word_embeddings": True, "pp": 2, "vocab_size": 151936, "hidden_size": 896}
+    [warning] = warnings(facts, engine_profile("megatron"))
+    assert "151936 x 896 weights are held on the first and on the last" in warning.message
+    assert "one all-reduce a step" in warning.message
+    [refusal] = violations(facts, NATIVE)
+    assert refusal.rule == "tied_embeddings_on_one_stage"
 
 
 def test_b45_hybrid_sharding_is_proposed_and_says_which_groups_leave_the_node(

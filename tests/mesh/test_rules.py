@@ -11,7 +11,8 @@ from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.facts import DEGREES, facts_of
 from meshfit.mesh.rulebook import POSITIVE, RULES
 from meshfit.mesh.rules import allowed, refused, violations
-from meshfit.mesh.spec import LayoutSpec, make_layout
+from meshfit.mesh.spec import make_layout
+from tests.mesh.strategies import layouts
 
 NATIVE = engine_profile("native")
 
@@ -193,24 +194,6 @@ def test_a_message_uses_only_facts_that_its_rule_needs(rule):
 
 def test_a_profile_names_rules_that_exist():
     assert set(NATIVE.rules) <= set(RULES)
-
-
-layouts = st.builds(
-    LayoutSpec,
-    dp_replicate=st.integers(1, 4),
-    dp_shard=st.integers(1, 4),
-    tp=st.integers(1, 6),
-    sp=st.booleans(),
-    cp=st.integers(1, 2),
-    pp=st.integers(1, 4),
-    vpp=st.integers(1, 3),
-    schedule=st.sampled_from(["gpipe", "1f1b", "interleaved_1f1b"]),
-    stage_layers=st.none() | st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple),
-    ep=st.integers(1, 2),
-    zero_stage=st.integers(0, 3),
-    micro_batch_size=st.integers(1, 4),
-    recompute=st.sampled_from(["none", "full"]),
-)
 
 
 @given(st.lists(layouts, min_size=1, max_size=8))

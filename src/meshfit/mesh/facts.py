@@ -26,6 +26,7 @@ SIZES: tuple[str, ...] = (
     "global_batch_size",
     "sequence_length",
     "data_parallel_size",
+    "sequences_per_micro_batch",
     "world",
     "gpus_per_domain",
     "num_attention_heads",

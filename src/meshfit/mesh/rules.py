@@ -1,6 +1,5 @@
 """Applying the rules of an engine: every violation of one layout, or a mask over many."""
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.facts import Facts, candidate_facts, engine_facts, with_derived
+from meshfit.mesh.nearest import around, legal_values
 from meshfit.mesh.rule import Rule, Violation
 from meshfit.mesh.rulebook import POSITIVE, RULES
 from meshfit.profile import EngineProfile
@@ -25,9 +25,6 @@ __all__ = [
 ]
 
 BoolArray = NDArray[np.bool_]
-
-_SEARCHED_VALUES = 4096
-"""Integers tried from 1, and on both sides of a given value, when legal values are named."""
 
 _MOST_LISTED = 32
 """Legal values are all named up to so many; beyond, the nearest are."""
@@ -97,9 +94,9 @@ def _broken(rule: Rule, facts: Facts) -> bool:
 
 def _violation(rule: Rule, facts: Facts, profile: EngineProfile) -> Violation:
     inputs = rule.inputs(facts)
-    legal = _legal_values(rule, facts)
+    legal = legal_values(rule, facts)
     lists_all = rule.lists_all and len(legal) <= _MOST_LISTED
-    nearest = legal if lists_all else _around(legal, inputs[rule.subject])
+    nearest = legal if lists_all else around(legal, inputs[rule.subject])
     option = profile.option(rule.subject)
     if rule.option_key is not None:
         option = profile.option_names.get(rule.option_key, option)
@@ -114,50 +111,6 @@ def _violation(rule: Rule, facts: Facts, profile: EngineProfile) -> Violation:
         option=option,
         module=rule.module,
     )
-
-
-def _legal_values(rule: Rule, facts: Facts) -> list[Any]:
-    """Values of the subject, all else kept, with which the rule would hold."""
-    inputs = rule.inputs(facts)
-    tried = _values_of(rule.subject, inputs[rule.subject], facts)
-    if _may_overflow(inputs):
-        tried = tried.astype(object)
-    legal = np.broadcast_to(rule.check(facts, **{rule.subject: tried}), tried.shape)
-    values: list[Any] = tried[legal.astype(np.bool_)].tolist()
-    return values
-
-
-def _may_overflow(inputs: Facts) -> bool:
-    """Whether a product of these facts might not fit 64 bits."""
-    sizes = [abs(value) for value in inputs.values() if isinstance(value, int)]
-    return math.fsum(size.bit_length() for size in sizes) + _SEARCHED_VALUES.bit_length() > 60
-
-
-def _values_of(subject: str, given: Any, facts: Facts) -> NDArray[Any]:
-    """What is tried for the subject: the engine's own values of a policy, else integers."""
-    policies: dict[str, tuple[Any, ...]] = {
-        "schedule": facts["schedules"],
-        "recompute": facts["recompute_options"],
-        "offload": facts["offload_options"],
-        "cp_method": facts["cp_methods"],
-        "zero_stage": facts["zero_stages"],
-    }
-    if subject in policies:
-        return np.array(policies[subject])
-    if isinstance(given, bool | np.bool_) or subject == "sp":
-        return np.array((False, True))
-    from_one = list(range(1, _SEARCHED_VALUES + 1))
-    around = range(int(given) - _SEARCHED_VALUES, int(given) + _SEARCHED_VALUES + 1)
-    tried = from_one + [value for value in around if value > _SEARCHED_VALUES]
-    fits = abs(tried[-1]).bit_length() < 62
-    return np.array(tried, dtype=np.int64 if fits else object)
-
-
-def _around(values: list[Any], given: Any) -> list[Any]:
-    """The nearest value below and the nearest above."""
-    below = [value for value in values if value < given]
-    above = [value for value in values if value > given]
-    return below[-1:] + above[:1]
 
 
 def _advice(subject: str, nearest: list[Any], option: str, *, lists_all: bool) -> str:

@@ -1,0 +1,148 @@
+"""What holds for the rules of every engine, whatever is known of a layout."""
+
+import string
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshfit.engines import PROFILES
+from meshfit.mesh.candidates import Candidates
+from meshfit.mesh.facts import facts_of
+from meshfit.mesh.generate import generate
+from meshfit.mesh.rulebook import RULES
+from meshfit.mesh.rules import allowed, violations, warnings
+from tests.mesh.strategies import layouts
+
+every_engine = pytest.mark.parametrize("engine", PROFILES)
+
+NAMES = sorted({name for rule in RULES.values() for name in (*rule.needs, *rule.defaults)})
+WORDS = {
+    "model_type": ("llama", "gpt2"),
+    "schedule": ("gpipe", "1f1b", "interleaved_1f1b", "zbv_zero_bubble", "unheard of"),
+    "recompute": ("none", "selective", "full"),
+    "cp_method": ("none", "ring", "all_to_all"),
+    "offload": ("none", "cpu"),
+    "quantization_unit": ("block", "group"),
+}
+FROM_ENGINE = {
+    "engine", "schedules", "zero_stages", "recompute_options", "offload_options", "cp_methods",
+    "cp_exchange", "vocabulary_multiple", "vocabulary_multiple_per_rank",
+}  # fmt: skip
+numbers = st.one_of(
+    st.integers(1, 64), st.integers(-3, 3), st.sampled_from([128, 4096, 151_936, 10**9, 10**30])
+)
+partial_facts = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.sampled_from(WORDS[name]) if name in WORDS else numbers
+        for name in NAMES
+        if name not in FROM_ENGINE
+    },
+)
+
+
+@every_engine
+@given(facts=partial_facts)
+@settings(deadline=None, max_examples=50)
+def test_any_facts_are_answered_and_the_nearest_values_are_legal(engine, facts):
+    profile = PROFILES[engine]
+    for find in (violations, warnings):
+        for violation in find(facts, profile):
+            assert violation.message
+            if violation.rule == "positive":
+                assert violation.nearest == (1,)
+                continue
+            subject = RULES[violation.rule].subject
+            alone = replace(profile, rules=(violation.rule,))
+            for value in violation.nearest:
+                found = violations(facts | {subject: value}, alone)
+                assert violation.rule not in {one.rule for one in found}
+
+
+@every_engine
+@given(facts=partial_facts, data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_less_knowledge_never_adds_a_violation_of_what_is_still_known(engine, facts, data):
+    profile = PROFILES[engine]
+    kept = {name: facts[name] for name in data.draw(st.sets(st.sampled_from([*facts, ""]))) if name}
+    everything = {violation.rule for violation in violations(facts, profile)}
+    for violation in violations(kept, profile):
+        rule = RULES.get(violation.rule)
+        if rule is not None and set(rule.defaults) & set(facts) <= set(kept):
+            assert violation.rule in everything
+
+
+jobs = st.fixed_dictionaries(
+    {
+        "world": st.sampled_from([1, 2, 4, 6, 8, 12, 16]),
+        "layers": st.integers(1, 9),
+        "heads": st.sampled_from([1, 4, 6, 12]),
+        "key_value_heads": st.sampled_from([1, 2]),
+        "vocab_size": st.sampled_from([500, 501, 512]),
+        "sequence_length": st.sampled_from([60, 64, 65]),
+        "global_batch_size": st.integers(1, 24),
+        "tied": st.booleans(),
+    }
+)
+
+
+@every_engine
+@given(job=jobs)
+@settings(deadline=None, max_examples=25)
+def test_the_planner_never_proposes_what_the_check_refuses(
+    make_model, make_training, make_topology, engine, job
+):
+    profile = PROFILES[engine]
+    model = make_model(
+        layers=job["layers"],
+        heads=job["heads"],
+        key_value_heads=job["key_value_heads"] if job["heads"] % 2 == 0 else 1,
+        vocab_size=job["vocab_size"],
+        tied=job["tied"],
+    )
+    training = make_training(
+        sequence_length=job["sequence_length"], global_batch_size=job["global_batch_size"]
+    )
+    topology = make_topology(per_host=job["world"])
+    known = facts_of(model=model, training=training, topology=topology)
+    generated = generate(model, training, topology, profile)
+    candidates = generated.candidates
+    assert generated.considered == len(candidates) + sum(generated.rejected.values())
+    shown = np.linspace(0, len(candidates) - 1, min(len(candidates), 40), dtype=np.int64)
+    for layout in (candidates.layout(int(index)) for index in shown):
+        assert violations(known | facts_of(layout=layout), profile) == ()
+    assert allowed(candidates, profile, known).all()
+
+
+@every_engine
+@given(job=jobs, data=st.data())
+@settings(deadline=None, max_examples=25)
+def test_one_definition_serves_one_layout_and_many(
+    *, make_model, make_training, make_topology, engine, job, data
+):
+    drawn = data.draw(st.lists(layouts, min_size=1, max_size=8))
+    known = facts_of(
+        model=make_model(layers=job["layers"], heads=job["heads"], key_value_heads=job["heads"]),
+        training=make_training(global_batch_size=job["global_batch_size"]),
+        topology=make_topology(per_host=job["world"]),
+    )
+    profile = PROFILES[engine]
+    mask = allowed(Candidates.from_layouts(drawn), profile, known)
+    one_by_one = [not violations(known | facts_of(layout=layout), profile) for layout in drawn]
+    assert mask.tolist() == one_by_one
+
+
+@every_engine
+def test_every_message_can_be_written(engine):
+    """A message names facts and details only, so that breaking a rule never breaks the command."""
+    for name in PROFILES[engine].rules + PROFILES[engine].warnings:
+        rule = RULES[name]
+        named = {field for _, field, _, _ in string.Formatter().parse(rule.message) if field}
+        inputs = {*rule.needs, *rule.defaults, "engine"}
+        if rule.details is not None:
+            numbers_of = dict.fromkeys(inputs - {"engine"}, 6)
+            inputs |= set(rule.details(**numbers_of))
+        assert named <= inputs, name
