@@ -1,5 +1,6 @@
 """The world of ranks that torchrun started, and this one's device in it."""
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,6 +42,11 @@ def join(device_type: str, collective_timeout_s: float) -> Iterator[Rank]:
         device=device,
     )
     if world_size > 1:
+        # What holds the group (DDP's reducer, in a reference cycle) goes before the group does:
+        # freed by the interpreter, the last holder joins Gloo's thread with the interpreter lock
+        # held, while that thread may be waiting for the lock to free a tensor. A rank in some
+        # hundred launches would never end.
+        gc.collect()
         dist.destroy_process_group()
 
 
