@@ -68,6 +68,7 @@ def wrap_ddp(stage: Stage, mesh: RankMesh) -> nn.Module:
         stage,
         process_group=group,
         gradient_as_bucket_view=True,
+        forward_sync_buffers=False,  # rotary frequencies are constants
         init_sync=False,  # every rank has loaded the same weights
     )
 

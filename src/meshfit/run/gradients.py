@@ -48,16 +48,22 @@ class GlobalNorm:
     def __init__(self, parameters: Sequence[nn.Parameter], mesh: RankMesh) -> None:
         self._mesh = mesh
         self._parameters = list(parameters)
-        shares = [1 / copies_of(parameter, mesh) for parameter in self._parameters]
+        copies = [copies_of(parameter, mesh) for parameter in self._parameters]
+        self._is_whole = min(copies) == mesh.layout.world_size
         device = local_tensor(self._parameters[0]).device
-        self._shares = torch.tensor(shares, dtype=torch.float64, device=device)
+        self._shares = 1 / torch.tensor(copies, dtype=torch.float64, device=device)
 
     @torch.no_grad()
     def measure(self) -> Tensor:
-        """The norm over every stage, shard and rank: one scalar in device memory, one all-reduce."""
+        """The norm over every stage, shard and rank: one scalar in device memory, one all-reduce.
+
+        Where every rank holds the whole gradient there is nothing to reduce.
+        """
         norms = torch._foreach_norm(self._local_gradients())
-        square = (torch.stack(norms).double().square() * self._shares).sum()
-        return self._mesh.sum_over_ranks(square).sqrt()
+        squares = torch.stack(norms).double().square()
+        if self._is_whole:
+            return squares.sum().sqrt()
+        return self._mesh.sum_over_ranks((squares * self._shares).sum()).sqrt()
 
     @torch.no_grad()
     def clip(self, norm: Tensor, max_norm: float) -> None:

@@ -77,10 +77,9 @@ def _layer_plan(
     plan: dict[str, ParallelStyle] = {}
     for name, style in _hugging_face_plan(stage).items():
         plan[name] = _style_of(style, between_blocks)
-    blocks = {name.split(".")[0] for name in plan}
-    norms = {name for name, _ in layer.named_children()} - blocks
-    for norm in norms:
-        plan[norm] = _norm_style(between_blocks)
+    blocks = list(dict.fromkeys(name.split(".")[0] for name in plan))
+    norms = [name for name, _ in layer.named_children() if name not in blocks]
+    plan |= {norm: _norm_style(between_blocks) for norm in norms}
     if isinstance(between_blocks, Shard):
         plan |= {block: _gather_sequence(between_blocks, block) for block in blocks}
     return plan
@@ -220,22 +219,20 @@ class PartialGradients:
     def __init__(self, parameters: list[nn.Parameter], mesh: DeviceMesh) -> None:
         self._parameters = parameters
         self._mesh = mesh
+        self._partial: list[nn.Parameter] | None = None
 
     @torch.no_grad()
     def reduce(self) -> None:
         """Replace every partial gradient by the sum over the tensor-parallel ranks."""
-        partial_ones = [
-            parameter
-            for parameter in self._parameters
-            if isinstance(parameter.grad, DTensor) and _is_partial(parameter.grad)
-        ]
-        if not partial_ones:
+        if self._partial is None:  # the first backward shows which they are
+            self._partial = [p for p in self._parameters if _is_partial(p.grad)]
+        if not self._partial:
             return
-        summands = [parameter.grad._local_tensor for parameter in partial_ones]
+        summands = [parameter.grad.to_local() for parameter in self._partial]
         flat = torch.cat([summand.flatten() for summand in summands])
         torch.distributed.all_reduce(flat, group=self._mesh.get_group())
         sums = flat.split([summand.numel() for summand in summands])
-        for parameter, total in zip(partial_ones, sums, strict=True):
+        for parameter, total in zip(self._partial, sums, strict=True):
             parameter.grad = DTensor.from_local(
                 total.view(parameter.shape), self._mesh, [Replicate()], run_check=False
             )
