@@ -12,9 +12,10 @@ import numpy as np
 
 from meshfit.cluster.topology import Topology
 from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE, SCHEDULES, Candidates, IntArray
+from meshfit.mesh.model_facts import model_facts
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.profile import EngineProfile
-from meshfit.workload.model import AttentionSpec, MlpSpec, ModelSpec
+from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec
 
 Facts = Mapping[str, Any]
@@ -58,7 +59,7 @@ def facts_of(
     """What is known of the parts that are given."""
     facts: dict[str, Any] = {}
     if model is not None:
-        facts |= _model_facts(model)
+        facts |= model_facts(model)
     if training is not None:
         facts["sequence_length"] = training.sequence_length
         facts["global_batch_size"] = training.global_batch_size
@@ -136,28 +137,6 @@ def _or_default(method: Any, default: str) -> Any:
     if isinstance(method, str):
         return default if method == "none" else method
     return np.where(method == "none", default, method)
-
-
-def _model_facts(model: ModelSpec) -> dict[str, Any]:
-    """Sizes that rules look at; what a model lacks (heads of a state-space model) is absent."""
-    attention, mlp, moe = model.find(AttentionSpec), model.find(MlpSpec), model.moe
-    facts = {
-        "model_type": model.model_type,
-        "num_attention_heads": model.num_attention_heads,
-        "num_key_value_heads": attention.num_key_value_heads if attention else None,
-        "hidden_size": model.hidden_size,
-        "intermediate_size": mlp.intermediate_size if mlp else None,
-        "vocab_size": model.vocab_size,
-        "num_hidden_layers": model.num_hidden_layers,
-        "tie_word_embeddings": model.tie_word_embeddings,
-        "dropout": model.dropout,
-        "num_experts": moe.num_experts if moe else 0,
-        "moe_intermediate_size": moe.expert.intermediate_size if moe else None,
-        "shared_expert_intermediate_size": (
-            moe.shared.intermediate_size if moe and moe.shared else None
-        ),
-    }
-    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _layout_facts(layout: LayoutSpec) -> dict[str, Any]:

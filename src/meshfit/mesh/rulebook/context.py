@@ -75,14 +75,16 @@ def sequence_within_positions(sequence_length: Fact, max_position_embeddings: Fa
 @rule(
     subject="sequence_length",
     message=(
-        "sequence_length {sequence_length} is more than the {learned_positions} learned positions "
-        "of the model"
+        "sequence_length {sequence_length} is more than the {max_position_embeddings} learned "
+        "positions of the model"
     ),
     module="embedding",
 )
-def sequence_within_learned_positions(sequence_length: Fact, learned_positions: Fact) -> Fact:
+def sequence_within_learned_positions(
+    sequence_length: Fact, max_position_embeddings: Fact, learned_positions: Fact
+) -> Fact:
     """A learned position embedding has a row for each position and no more."""
-    return (learned_positions <= 0) | (sequence_length <= learned_positions)
+    return (learned_positions <= 0) | (sequence_length <= max_position_embeddings)
 
 
 @rule(
