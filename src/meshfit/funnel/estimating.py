@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.engines import engine_profile
+from meshfit.errors import InputError
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE, SCHEDULES, Candidates
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.coverage import require_covered
 from meshfit.profile import EngineProfile
 
 STAND_IN = "native"
@@ -51,6 +53,10 @@ def why_not_modelled(job: Job, layout: LayoutSpec) -> str | None:
     """Why memory and time of a legal layout are absent; None when they can be predicted."""
     if job.profile.kind == "serving":
         return f"{job.profile.name} serves: memory and time of a training step are not its own"
+    try:
+        require_covered(job.model)
+    except InputError as error:
+        return str(error)
     for key, known in MODELLED_KEYS.items():
         value = getattr(layout, key)
         if value not in known:

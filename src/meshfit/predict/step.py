@@ -12,11 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import CP_METHODS
-from meshfit.predict.activations import BytesPerToken
 from meshfit.predict.collectives import AxisGroup, CollectiveCosts
 from meshfit.predict.columns import strides
 from meshfit.predict.compute import PartTime, Rates, head_time, layer_time, optimizer_s
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.messages import (
+    BLOCKS_PER_LAYER,
+    CONTEXT_PASSES,
+    boundary_bytes,
+    gathered_parameters_bytes,
+    gradients_bytes,
+    heads_bytes,
+    hidden_bytes,
+    keys_bytes,
+    logits_bytes,
+    updated_parameters_bytes,
+)
 from meshfit.predict.parameters import ends_parameters, layer_parameters, on_rank, rank_parameters
 from meshfit.predict.schedule import RankShape, bubble_s
 from meshfit.workload.model import LayerSpec
@@ -162,7 +173,7 @@ def _layer(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> _Layer:
     parameters = on_rank(layer_parameters(kind, group.model), group.columns.tp)
     return _Layer(
         time=layer_time(kind, group, machine.rates),
-        tp=_between_blocks(group, machine, exchanges=2),
+        tp=_between_blocks(group, machine, exchanges=BLOCKS_PER_LAYER),
         cp=_context_exchange(kind, group, machine),
         gather=_gather_s(parameters, group, machine),
         reduce=_reduce_s(parameters, group, machine),
@@ -211,11 +222,6 @@ def _compute(
     return PartTime(forward=forward, backward=backward)
 
 
-def _hidden(group: LayoutGroup, element_bytes: int) -> FloatArray:
-    """Bytes of the hidden states of one micro-batch, all of the sequence."""
-    return group.columns.tokens * float(group.model.hidden_size * element_bytes)
-
-
 def _between_blocks(group: LayoutGroup, machine: Machine, exchanges: int) -> Terms:
     """Tensor parallelism around ``exchanges`` blocks, one way: an all_reduce after each, or with
     sequence parallelism an all_gather before and a reduce_scatter after (2205.05198, section 4.2).
@@ -224,8 +230,8 @@ def _between_blocks(group: LayoutGroup, machine: Machine, exchanges: int) -> Ter
         return {}
     numerics, costs = group.numerics, machine.costs
     is_sequence = group.columns.sequence_split > 1
-    reduced = _hidden(group, numerics.compute_bytes)
-    gathered = _hidden(group, numerics.residual_bytes)
+    reduced = hidden_bytes(group, numerics.compute_bytes)
+    gathered = hidden_bytes(group, numerics.residual_bytes)
     all_reduce = exchanges * costs.seconds("all_reduce", reduced, machine.axes.tp)
     all_gather = exchanges * costs.seconds("all_gather", gathered, machine.axes.tp)
     scatter = exchanges * costs.seconds("reduce_scatter", reduced, machine.axes.tp)
@@ -248,10 +254,7 @@ def _ends_tp(shape: RankShape, group: LayoutGroup, machine: Machine) -> Terms:
     if shape.chunks[-1].has_head:
         _add(terms, half)
         if group.profile.gathers_logits:
-            logits = group.columns.tokens * float(
-                group.model.vocab_size * group.numerics.compute_bytes
-            )
-            seconds = machine.costs.seconds("all_gather", logits, machine.axes.tp)
+            seconds = machine.costs.seconds("all_gather", logits_bytes(group), machine.axes.tp)
             _add(terms, {"all_gather.tp": seconds})
     return terms
 
@@ -264,14 +267,11 @@ def _context_exchange(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> 
     """
     if machine.axes.cp.is_single:
         return {}
-    columns, costs, attention = group.columns, machine.costs, kind.attention
-    element = group.numerics.compute_bytes
-    query = attention.num_attention_heads * attention.head_dim
-    key = attention.num_key_value_heads * attention.head_dim
-    local = BytesPerToken(tp=2.0 * key * element).on_rank(columns)
-    heads = BytesPerToken(tp=(2.0 * query + 2.0 * key) * element).on_rank(columns)
-    gathered = 3 * costs.seconds("all_gather", local * columns.cp, machine.axes.cp)
-    exchanged = 2 * costs.seconds("all_to_all", heads, machine.axes.cp)
+    costs, ranks = machine.costs, machine.axes.cp
+    gather_s = costs.seconds("all_gather", keys_bytes(kind, group), ranks)
+    gathered = CONTEXT_PASSES["all_gather"] * gather_s
+    exchange_s = costs.seconds("all_to_all", heads_bytes(kind, group), ranks)
+    exchanged = CONTEXT_PASSES["all_to_all"] * exchange_s
     method = group.candidates.cp_method
     is_exchange = method == CP_METHODS.index("all_to_all")
     is_gather = method == CP_METHODS.index("all_gather")
@@ -287,20 +287,18 @@ def _pipeline_exchange(shape: RankShape, group: LayoutGroup, machine: Machine) -
     if machine.axes.pp.is_single:
         return {}
     received = sum((not chunk.has_embedding) + (not chunk.has_head) for chunk in shape.chunks)
-    boundary = _hidden(group, group.numerics.residual_bytes) / group.columns.sequence_split
-    return {
-        "send_recv.pp": received * machine.costs.seconds("send_recv", boundary, machine.axes.pp)
-    }
+    seconds = machine.costs.seconds("send_recv", boundary_bytes(group), machine.axes.pp)
+    return {"send_recv.pp": received * seconds}
 
 
 def _gather_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> FloatArray:
-    size_bytes = parameters * group.training.precision.compute_bytes
+    size_bytes = gathered_parameters_bytes(parameters, group)
     seconds = machine.costs.seconds("all_gather", size_bytes, machine.axes.states)
     return np.where(group.columns.shards_parameters, seconds, 0.0)
 
 
 def _reduce_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> FloatArray:
-    size_bytes = parameters * group.training.precision.gradient_bytes
+    size_bytes = gradients_bytes(parameters, group)
     seconds = machine.costs.seconds("reduce_scatter", size_bytes, machine.axes.states)
     return np.where(group.columns.shards_parameters, seconds, 0.0)
 
@@ -365,10 +363,10 @@ def _replication(
     The sum hides under the last micro-batch's backward, less what the shards' own communication
     has hidden there already; in a pipeline it comes after everything.
     """
-    columns, precision, costs = group.columns, group.training.precision, machine.costs
+    columns, costs = group.columns, machine.costs
     parameters = on_rank(rank_parameters(shape, group.model), columns.tp)
     held = parameters / np.where(columns.shards_parameters, columns.state_shard, 1)
-    size_bytes = held * precision.gradient_bytes
+    size_bytes = gradients_bytes(held, group)
     over_replicas = costs.seconds("all_reduce", size_bytes, machine.axes.replicas)
     over_all = costs.seconds("all_reduce", size_bytes, machine.axes.gradients)
     is_zero1 = columns.shards_optimizer & ~columns.shards_parameters
@@ -379,7 +377,8 @@ def _replication(
     def exposed(seconds: FloatArray) -> FloatArray:
         return np.maximum(seconds / layers, seconds - room)
 
-    update = costs.seconds("broadcast", parameters * precision.parameter_bytes, machine.axes.states)
+    update_bytes = updated_parameters_bytes(parameters, group)
+    update = costs.seconds("broadcast", update_bytes, machine.axes.states)
     return {
         "all_reduce.dp_replicate": np.where(is_zero1, 0.0, exposed(over_replicas)),
         "all_reduce.dp_shard": np.where(is_zero1, exposed(over_all), 0.0),
