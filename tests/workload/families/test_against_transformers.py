@@ -79,10 +79,12 @@ OTHERS = {
         "bamba", attn_layer_indices=[0], attention_bias=True, mlp_bias=True, mamba_proj_bias=True,
         mamba_conv_bias=False, **MAMBA2,
     ),
+    "bitnet": decoder("bitnet"),
     "bloom": {"model_type": "bloom", "vocab_size": 96, "hidden_size": 32, "n_head": 4, "n_layer": 3},
     "codegen": {"model_type": "codegen", **GPT2, "rotary_dim": 4, "n_inner": None},
     "cohere": decoder("cohere"),
     "cohere2": decoder("cohere2", attention_bias=True, tie_word_embeddings=False),
+    "cwm": decoder("cwm", head_dim=16, num_hidden_layers=5),
     "deepseek_v2": decoder("deepseek_v2", **LATENT, **EXPERTS, first_k_dense_replace=1),
     "deepseek_v2, full queries": decoder(
         "deepseek_v2", **{**LATENT, "q_lora_rank": None}, **EXPERTS, attention_bias=True
@@ -96,7 +98,16 @@ OTHERS = {
         compress_ratios=[0, 4, 128, 4, 0], q_lora_rank=12, o_groups=2, o_lora_rank=6, hc_mult=2,
     ),
     "ernie4_5": decoder("ernie4_5", use_bias=True, head_dim=16),
+    "dots1": decoder("dots1", **EXPERTS, n_shared_experts=2, first_k_dense_replace=1),
+    "ernie4_5_moe": decoder(
+        "ernie4_5_moe", moe_num_experts=6, moe_k=2, moe_intermediate_size=24,
+        moe_num_shared_experts=2, num_hidden_layers=5, moe_layer_interval=2,
+    ),
     "exaone4": decoder("exaone4"),
+    "exaone_moe": decoder(
+        "exaone_moe", **{k: v for k, v in EXPERTS.items() if k != "n_routed_experts"},
+        num_shared_experts=2,
+    ),
     "falcon": {
         "model_type": "falcon", "vocab_size": 96, "hidden_size": 32, "num_attention_heads": 4,
         "num_hidden_layers": 3,
@@ -113,7 +124,7 @@ OTHERS = {
     "falcon_h1, with norm": decoder("falcon_h1", mamba_d_ssm=64, mamba_rms_norm=True, **MAMBA2),
     "falcon_mamba": {
         "model_type": "falcon_mamba", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3,
-        "use_bias": True, "tie_word_embeddings": False,
+        "use_bias": True, "tie_word_embeddings": False, "intermediate_size": 40, "expand": 16,
     },
     "flex_olmo": decoder("flex_olmo", **EXPERTS, pad_token_id=0),
     "gemma": decoder("gemma", head_dim=16),
@@ -159,6 +170,11 @@ OTHERS = {
     ),
     "gpt_bigcode": {"model_type": "gpt_bigcode", **GPT2},
     "gpt_bigcode, multi-head": {"model_type": "gpt_bigcode", **GPT2, "multi_query": False},
+    "gpt_neo": {
+        "model_type": "gpt_neo", "vocab_size": 96, "hidden_size": 32, "num_heads": 4,
+        "num_layers": 4, "attention_types": [[["global", "local"], 2]],
+        "max_position_embeddings": 24,
+    },
     "gpt_neox": decoder("gpt_neox", "num_key_value_heads", attention_bias=False),
     "gpt_oss": decoder("gpt_oss", **EXPERTS, head_dim=16),
     "gptj": {"model_type": "gptj", **GPT2, "rotary_dim": 4, "n_inner": 40},
@@ -174,9 +190,23 @@ OTHERS = {
     ),
     "granitemoeshared": decoder("granitemoeshared", **EXPERTS, shared_intermediate_size=20),
     "helium": decoder("helium", head_dim=8, attention_bias=True),
+    "hunyuan_v1_dense": decoder("hunyuan_v1_dense", head_dim=16, attention_bias=True),
+    "hunyuan_v1_moe": decoder("hunyuan_v1_moe", head_dim=16, num_experts=6, moe_topk=2),
     "jamba": decoder(
         "jamba", **EXPERTS, num_hidden_layers=4, attn_layer_period=2, attn_layer_offset=1,
         mamba_d_state=6, use_mamba_kernels=False,
+    ),
+    "kimi_linear": decoder(
+        "kimi_linear", **{**LATENT, "q_lora_rank": None}, num_hidden_layers=4, pad_token_id=0,
+        num_local_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1,
+        linear_attn_config={
+            "full_attn_layers": [4], "kda_layers": [1, 2, 3], "head_dim": 6, "num_heads": 4,
+            "short_conv_kernel_size": 3,
+        },
+    ),
+    "lfm2": decoder("lfm2", full_attn_idxs=[1], conv_bias=True, block_multiple_of=8),
+    "lfm2_moe": decoder(
+        "lfm2_moe", **EXPERTS, num_dense_layers=1, layer_types=["conv", "full_attention", "conv"]
     ),
     "llama4": {
         "model_type": "llama4",
@@ -191,15 +221,28 @@ OTHERS = {
         "num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 6, "use_bias": True,
     },
     "minicpm3": decoder("minicpm3", **LATENT),
+    "mimo_v2_flash": decoder(
+        "mimo_v2_flash", **EXPERTS, num_hidden_layers=6, num_key_value_heads=1, head_dim=12,
+        v_head_dim=8, attention_bias=True,
+    ),
+    "minimax": decoder("minimax", **EXPERTS, head_dim=16),
     "minimax_m2": decoder("minimax_m2", **EXPERTS, head_dim=16),
     "minimax_m3_vl_text": decoder(
-        "minimax_m3_vl_text", **EXPERTS, head_dim=16, dense_intermediate_size=40,
+        "minimax_m3_vl_text", **{**EXPERTS, "moe_intermediate_size": 48}, head_dim=16, dense_intermediate_size=40,
         shared_intermediate_size=20, moe_layer_freq=[0, 1, 1],
         sparse_attention_config={
             "sparse_attention_freq": [0, 0, 1], "sparse_num_index_heads": 2, "sparse_index_dim": 6,
         },
     ),
+    "ministral": decoder("ministral", head_dim=16),
     "ministral3": decoder("ministral3", head_dim=16),
+    "mistral3": {
+        "model_type": "mistral3", "text_config": decoder("mistral", head_dim=16),
+        "vision_config": {
+            "model_type": "pixtral", "hidden_size": 32, "intermediate_size": 40,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "patch_size": 4, "image_size": 16,
+        },
+    },
     "mistral4": decoder("mistral4", **LATENT, **EXPERTS),
     "mixtral": decoder("mixtral", **EXPERTS),
     "mpt": {
@@ -229,9 +272,21 @@ OTHERS = {
         "num_hidden_layers": 3, "ffn_dim": 40, "max_position_embeddings": 24,
         "word_embed_proj_dim": 16, "do_layer_norm_before": False, "enable_bias": False,
     },
+    "persimmon": decoder("persimmon", "num_key_value_heads"),
     "phi": decoder("phi", qk_layernorm=True),
     "phi3": decoder("phi3", sliding_window=8, pad_token_id=0),
     "phimoe": decoder("phimoe", **EXPERTS, attention_bias=True, lm_head_bias=True),
+    "qwen2_5_vl": {
+        "model_type": "qwen2_5_vl", "text_config": decoder("qwen2_5_vl_text"),
+        "vision_config": {
+            "depth": 2, "hidden_size": 32, "intermediate_size": 40, "num_heads": 4,
+            "out_hidden_size": 32,
+        },
+    },
+    "qwen2_vl": {
+        "model_type": "qwen2_vl", "text_config": decoder("qwen2_vl_text"),
+        "vision_config": {"depth": 2, "embed_dim": 16, "hidden_size": 32, "num_heads": 4},
+    },
     "qwen2_moe": decoder(
         "qwen2_moe", **EXPERTS, shared_expert_intermediate_size=20, decoder_sparse_step=2,
         num_hidden_layers=5, mlp_only_layers=[3],
@@ -262,6 +317,8 @@ OTHERS = {
     "seed_oss": decoder("seed_oss", head_dim=16, attention_out_bias=True),
     "smollm3": decoder("smollm3", pad_token_id=0),
     "solar_open": decoder("solar_open", **EXPERTS, head_dim=16),
+    "stablelm": decoder("stablelm", qk_layernorm=True, use_qkv_bias=True),
+    "stablelm, parallel": decoder("stablelm", use_parallel_residual=True),
     "starcoder2": decoder("starcoder2", use_bias=False),
     "t5": {
         "model_type": "t5", "vocab_size": 96, "d_model": 32, "d_kv": 6, "d_ff": 40, "num_layers": 3,
@@ -313,8 +370,8 @@ def test_every_family_is_compared():
     assert set(FAMILIES) - compared - inside == NOT_IN_TRANSFORMERS | CANNOT_BE_BUILT
 
 
-NOT_IN_TRANSFORMERS = {"kimi_k2", "mimo", "minimax_m3"}
-"""Read as the family that their checkpoints' own code derives from."""
+NOT_IN_TRANSFORMERS = {"kimi_k2", "mimo", "minimax_m3", "qwen2_5_omni_text"}
+"""Read as the family that their checkpoints' own code derives from, or without a class of theirs."""
 
 CANNOT_BE_BUILT = {"dbrx"}
 """Transformers fails to build it (5.24: ``rope_theta`` missing)."""

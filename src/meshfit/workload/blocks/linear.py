@@ -128,3 +128,36 @@ class KimiDeltaSpec(Block):
     @property
     def formula(self) -> str:
         return "Kimi delta attention as a recurrence: 7 x heads x head_dim^2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LightningAttentionSpec(Block):
+    """Linear attention with a fixed decay a head (MiniMax-01, arXiv 2501.08313)."""
+
+    num_heads: int
+    head_dim: int
+    state_element_bytes: int = 4
+
+    @property
+    def _width(self) -> int:
+        return self.num_heads * self.head_dim
+
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        return (
+            *norm("norm", self._width),
+            *linear("qkv_proj", hidden_size, 3 * self._width),
+            *linear("output_gate", hidden_size, self._width),
+            *linear("out_proj", self._width, hidden_size),
+        )
+
+    def token_mixing_flops(self, length: int, *, causal: bool = True) -> int:
+        """The recurrence: 5 x heads x head_dim^2 a token (decay 1, update 2, read 2)."""
+        return 5 * self._width * self.head_dim * length
+
+    @property
+    def state_bytes(self) -> int:
+        return self._width * self.head_dim * self.state_element_bytes
+
+    @property
+    def formula(self) -> str:
+        return "lightning attention as a recurrence: 5 x heads x head_dim^2"

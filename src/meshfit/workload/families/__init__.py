@@ -16,51 +16,61 @@ from typing import Any
 
 from meshfit.errors import InputError, nearest_name
 from meshfit.workload.counts import total_parameters
-from meshfit.workload.families import bloom as bloom_family
-from meshfit.workload.families import dbrx as dbrx_family
 from meshfit.workload.families import (
+    bitnet,
     deepseek,
     deepseek_v4,
+    ernie,
     falcon,
     gemma,
     gemma4,
     glm_moe,
     gpt2,
     gpt_bigcode,
+    gpt_neo,
     gptj,
-    helium,
+    hunyuan,
     hybrid,
+    kimi_linear,
+    lfm2,
     llama,
     llama4,
     mamba,
     mimo,
     minimax,
     mistral,
+    mistral3,
     mpt,
     nemotron,
     nemotron_h,
     opt,
     qwen2,
+    qwen2_vision,
     qwen3,
     qwen_linear,
     qwen_vision,
+    stablelm,
     t5,
 )
+from meshfit.workload.families import bloom as bloom_family
+from meshfit.workload.families import dbrx as dbrx_family
 from meshfit.workload.families.apertus import APERTUS
 from meshfit.workload.families.arcee import ARCEE
 from meshfit.workload.families.cohere import COHERE, COHERE2
-from meshfit.workload.families.ernie import ERNIE4_5
-from meshfit.workload.families.exaone import EXAONE4
+from meshfit.workload.families.cwm import CWM
+from meshfit.workload.families.exaone import EXAONE4, EXAONE_MOE
 from meshfit.workload.families.family import DecoderFamily, dense
 from meshfit.workload.families.glm import GLM, GLM4
 from meshfit.workload.families.gpt_neox import GPT_NEOX
 from meshfit.workload.families.gpt_oss import GPT_OSS
 from meshfit.workload.families.granite import GRANITE, GRANITE_MOE, GRANITE_MOE_SHARED
+from meshfit.workload.families.helium import HELIUM
 from meshfit.workload.families.keys import shown
-from meshfit.workload.families.ministral import MINISTRAL3
+from meshfit.workload.families.ministral import MINISTRAL, MINISTRAL3
 from meshfit.workload.families.mixtral import MIXTRAL
 from meshfit.workload.families.nested import language_configs, with_uncounted_towers
 from meshfit.workload.families.olmo import FLEX_OLMO, OLMO, OLMO2, OLMO3, OLMOE
+from meshfit.workload.families.persimmon import PERSIMMON
 from meshfit.workload.families.phi import PHI, PHI3, PHI_MOE
 from meshfit.workload.families.qwen_moe import QWEN2_MOE, QWEN3_MOE
 from meshfit.workload.families.seed_oss import SEED_OSS
@@ -71,22 +81,25 @@ from meshfit.workload.model import ModelSpec
 Reader = Callable[[str, Mapping[str, Any]], ModelSpec]
 
 _TABLES = (
-    APERTUS, ARCEE, COHERE, COHERE2, ERNIE4_5, EXAONE4, FLEX_OLMO, GLM, GLM4, GPT_NEOX, GPT_OSS,
-    GRANITE, GRANITE_MOE, GRANITE_MOE_SHARED, MINISTRAL3, MIXTRAL, OLMO, OLMO2, OLMO3, OLMOE,
+    APERTUS, ARCEE, COHERE, COHERE2, CWM, ernie.ERNIE4_5, EXAONE4, EXAONE_MOE, FLEX_OLMO, GLM, GLM4, GPT_NEOX, GPT_OSS,
+    GRANITE, GRANITE_MOE, GRANITE_MOE_SHARED, HELIUM, MINISTRAL, MINISTRAL3, PERSIMMON, MIXTRAL, OLMO, OLMO2, OLMO3, OLMOE,
     PHI, PHI3, PHI_MOE, QWEN2_MOE, QWEN3_MOE, SEED_OSS, SMOLLM3, STARCODER2,
     deepseek.DEEPSEEK_V2, deepseek.DEEPSEEK_V3, deepseek.DEEPSEEK_V32, deepseek.GLM4_MOE_LITE,
     deepseek.GLM_MOE_DSA, deepseek.KIMI_K2, deepseek.MINICPM3, deepseek.MISTRAL4,
-    gemma.GEMMA, gemma.GEMMA2, gemma.GEMMA3_TEXT, gemma.VAULTGEMMA, glm_moe.SOLAR_OPEN, minimax.M2,
+    gemma.GEMMA, gemma.GEMMA2, gemma.GEMMA3_TEXT, gemma.VAULTGEMMA, glm_moe.DOTS1, glm_moe.SOLAR_OPEN, hunyuan.DENSE, hunyuan.MOE, minimax.M2,
+    qwen2_vision.OMNI_TEXT, qwen2_vision.TEXT_2, qwen2_vision.TEXT_2_5,
 )  # fmt: skip
 """Families that are data and nothing more."""
 
 FAMILIES: Mapping[str, Reader] = {
     **{family.model_type: family.read for family in _TABLES},
     "bamba": hybrid.read_bamba,
+    "bitnet": bitnet.read,
     "bloom": bloom_family.read,
     "codegen": gptj.read,
     "dbrx": dbrx_family.read,
     "deepseek_v4": deepseek_v4.read,
+    "ernie4_5_moe": ernie.read_moe,
     "falcon": falcon.read,
     "falcon_h1": hybrid.read_falcon_h1,
     "falcon_mamba": mamba.read_falcon,
@@ -96,24 +109,32 @@ FAMILIES: Mapping[str, Reader] = {
     "glm4_moe": glm_moe.read_glm4_moe,
     "gpt2": gpt2.read,
     "gpt_bigcode": gpt_bigcode.read,
+    "gpt_neo": gpt_neo.read,
     "gptj": gptj.read,
     "granitemoehybrid": hybrid.read_granite,
-    "helium": helium.read,
     "jamba": hybrid.read_jamba,
+    "kimi_linear": kimi_linear.read,
+    "lfm2": lfm2.read,
+    "lfm2_moe": lfm2.read_moe,
     "llama": llama.read,
     "llama4": llama4.read,
     "llama4_text": llama4.read_text,
     "mamba": mamba.read,
     "mamba2": mamba.read_2,
     "mimo": mimo.read,
+    "mimo_v2_flash": mimo.read_v2_flash,
+    "minimax": minimax.read_01,
     "minimax_m3": minimax.read_m3,
     "minimax_m3_vl_text": minimax.read_m3,
     "mistral": mistral.read,
+    "mistral3": mistral3.read,
     "mpt": mpt.read,
     "nemotron": nemotron.read,
     "nemotron_h": nemotron_h.read,
     "opt": opt.read,
     "qwen2": qwen2.read,
+    "qwen2_5_vl": qwen2_vision.read_2_5,
+    "qwen2_vl": qwen2_vision.read_2,
     "qwen3": qwen3.read,
     "qwen3_5": qwen_linear.read_dense,
     "qwen3_5_moe": qwen_linear.read_moe,
@@ -124,6 +145,7 @@ FAMILIES: Mapping[str, Reader] = {
     "qwen3_vl_moe": qwen_vision.read_moe,
     "qwen3_vl_moe_text": qwen_vision.read_moe_text,
     "qwen3_vl_text": qwen_vision.read_text,
+    "stablelm": stablelm.read,
     "t5": t5.read,
 }
 """``model_type`` -> reader of its configs."""

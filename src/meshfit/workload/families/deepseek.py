@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from meshfit.errors import InputError
 from meshfit.workload.blocks.block import Block
 from meshfit.workload.blocks.latent import IndexerSpec, LatentAttentionSpec
-from meshfit.workload.families.decoder import DecoderSizes, decoder_sizes
+from meshfit.workload.families.decoder import DecoderSizes, decoder_sizes, divided_head_dim
 from meshfit.workload.families.experts import Experts, after_first, feed_forwards
 from meshfit.workload.families.keys import (
     MAX_HEADS,
@@ -36,7 +36,8 @@ class LatentSizes:
     kv_lora_rank: int = 512
     qk_nope_head_dim: int = 128
     qk_rope_head_dim: int = 64
-    v_head_dim: int = 128
+    v_head_dim: int | None = 128
+    """None: hidden_size / num_attention_heads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +89,7 @@ class LatentFamily:
         return with_mtp(model, own, "num_nextn_predict_layers")
 
     def _attentions(self, config: Config, sizes: DecoderSizes) -> Sequence[LatentAttentionSpec]:
-        full = latent_attention(
-            config, sizes.num_attention_heads, self.latent, _indexer(config, self.indexer)
-        )
+        full = latent_attention(config, sizes, self.latent, _indexer(config, self.indexer))
         if full.indexer is None:
             return (full,) * sizes.num_hidden_layers
         shared = LatentAttentionSpec(**{**vars(full), "shares_selection": True})
@@ -99,20 +98,25 @@ class LatentFamily:
 
 
 def latent_attention(
-    config: Config, num_heads: int, defaults: LatentSizes, indexer: IndexerSpec | None = None
+    config: Config,
+    sizes: DecoderSizes,
+    defaults: LatentSizes,
+    indexer: IndexerSpec | None = None,
 ) -> LatentAttentionSpec:
     """The latent attention of ``config``.
 
     Raises:
         InputError: a size cannot be right, or ``qk_head_dim`` is not the sum of its parts.
     """
+    heads = sizes.num_attention_heads
+    value_dim = optional_whole_number(config, "v_head_dim", defaults.v_head_dim)
     attention = LatentAttentionSpec(
-        num_attention_heads=num_heads,
+        num_attention_heads=heads,
         q_lora_rank=optional_whole_number(config, "q_lora_rank", defaults.q_lora_rank),
         kv_lora_rank=whole_number(config, "kv_lora_rank", defaults.kv_lora_rank),
         qk_nope_head_dim=whole_number(config, "qk_nope_head_dim", defaults.qk_nope_head_dim),
         qk_rope_head_dim=whole_number(config, "qk_rope_head_dim", defaults.qk_rope_head_dim),
-        v_head_dim=whole_number(config, "v_head_dim", defaults.v_head_dim),
+        v_head_dim=value_dim or divided_head_dim(sizes.hidden_size, heads),
         bias=flag(config, "attention_bias", False),
         indexer=indexer,
     )
@@ -253,7 +257,7 @@ GLM4_MOE_LITE = LatentFamily(
     latent=LatentSizes(q_lora_rank=768, qk_nope_head_dim=192, v_head_dim=256),
     experts=_experts(64, 4, 1536, 1),
     dense_layers=1,
-    synonyms=_EXPERT_NAMES,
+    synonyms={**_EXPERT_NAMES, "head_dim": "qk_rope_head_dim"},
 )
 MISTRAL4 = LatentFamily(
     model_type="mistral4",
@@ -280,7 +284,7 @@ MINICPM3 = LatentFamily(
         max_position_embeddings=32768,
     ),
     latent=LatentSizes(
-        q_lora_rank=768, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64
+        q_lora_rank=768, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=None
     ),
     experts=None,
     tie_word_embeddings=True,

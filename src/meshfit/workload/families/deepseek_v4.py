@@ -37,7 +37,7 @@ EXPERTS = Experts(
     total=("n_routed_experts", 256),
     chosen=("num_experts_per_tok", 6),
     width=("moe_intermediate_size", 2048),
-    shared_count=("n_shared_experts", 1),
+    shared_width=("moe_intermediate_size", 2048),
 )
 
 _SYNONYMS = {
@@ -62,6 +62,8 @@ def read(name: str, config: Config) -> ModelSpec:
     sizes = decoder_sizes(own, DEFAULTS)
     if (kv_heads := whole_number(own, "num_key_value_heads", 1, maximum=MAX_HEADS)) != 1:
         raise InputError(f"num_key_value_heads is {kv_heads}; deepseek_v4 has one for all heads")
+    if (shared := whole_number(own, "n_shared_experts", 1, minimum=0)) != 1:
+        raise InputError(f"n_shared_experts is {shared}; transformers' deepseek_v4 has one")
     streams = whole_number(own, "hc_mult", 4, maximum=2**10)
     moe = EXPERTS.read(own)
     kinds = _layer_kinds(own, sizes.num_hidden_layers)

@@ -81,11 +81,14 @@ class Experts:
 def expert_counts(
     config: Config, total: tuple[str, int], chosen: tuple[str, int]
 ) -> tuple[int, int]:
-    """Experts, and how many of them a token uses, each under a key with a default.
+    """Experts, and how many of them a token uses, each under a key with a default (0: none).
 
     Raises:
         InputError: no whole numbers, or more are chosen than there are.
     """
+    for key, default in (total, chosen):
+        if not default and config.get(key) is None:
+            raise InputError(f"{key} is missing, and this family has no default for it")
     num_experts = whole_number(config, *total, maximum=MAX_EXPERTS)
     per_token = whole_number(config, *chosen, maximum=MAX_EXPERTS)
     if per_token > num_experts:

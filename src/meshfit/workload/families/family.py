@@ -68,6 +68,9 @@ class DecoderFamily:
         num_key_value_heads: the default of the key; None: as many as heads.
         head_dim: the default of the key; None: hidden_size / num_attention_heads.
         reads_head_dim: whether the config may state a ``head_dim`` at all.
+        floors_head_dim: whether its code rounds hidden_size / num_attention_heads down; else heads
+            must divide the hidden size.
+        heads_fill_hidden: whether its code only works where heads x head_dim is the hidden size.
         reads_grouping: whether it may state ``num_key_value_heads``; else as many as heads.
         norms: norms of a layer over the hidden dim; ``final_norms`` behind the last layer.
         extra: parameters that every layer has beside its blocks.
@@ -79,6 +82,8 @@ class DecoderFamily:
     num_key_value_heads: int | None = None
     head_dim: int | None = None
     reads_head_dim: bool = True
+    floors_head_dim: bool = False
+    heads_fill_hidden: bool = False
     reads_grouping: bool = True
     tie_word_embeddings: bool = False
     qkv_bias: Setting = False
@@ -146,6 +151,8 @@ class DecoderFamily:
         head_dim = self.head_dim
         if self.reads_head_dim:
             head_dim = optional_whole_number(config, "head_dim", self.head_dim)
+        if head_dim is None and self.floors_head_dim:
+            head_dim = sizes.hidden_size // heads or None
         attention = grouped_query_attention(
             sizes,
             num_key_value_heads=kv_heads or heads,
@@ -154,6 +161,12 @@ class DecoderFamily:
             output_bias=_setting(config, self.output_bias),
             qk_norm=_setting(config, self.qk_norm),
         )
+        width = heads * attention.head_dim
+        if self.heads_fill_hidden and width != sizes.hidden_size:
+            raise InputError(
+                f"num_attention_heads {heads} x head_dim {attention.head_dim} is {width}, but"
+                f" {self.model_type} needs hidden_size {sizes.hidden_size}"
+            )
         return replace(
             attention,
             qk_norm_over=self.qk_norm_over,

@@ -5,6 +5,7 @@ from meshfit.workload.families.experts import Experts, after_first, every_layer,
 from meshfit.workload.families.family import DecoderFamily, Flag
 from meshfit.workload.families.keys import Config
 from meshfit.workload.families.mtp import with_mtp
+from meshfit.workload.families.sliding import late_windows
 from meshfit.workload.model import ModelSpec
 
 _NAMES = {"num_local_experts": "n_routed_experts", "num_experts": "n_routed_experts"}
@@ -20,6 +21,7 @@ GLM4_MOE = DecoderFamily(
         max_position_embeddings=131072,
     ),
     num_key_value_heads=8,
+    floors_head_dim=True,
     qkv_bias=Flag(key="attention_bias"),
     qk_norm=Flag(key="use_qk_norm"),
     feed_forwards=feed_forwards(
@@ -30,6 +32,32 @@ GLM4_MOE = DecoderFamily(
             shared_count=("n_shared_experts", 1),
         ),
         after_first(1),
+    ),
+    synonyms=_NAMES,
+)
+DOTS1 = DecoderFamily(
+    model_type="dots1",
+    defaults=DecoderSizes(
+        vocab_size=152064,
+        hidden_size=4608,
+        intermediate_size=10944,
+        num_hidden_layers=62,
+        num_attention_heads=32,
+        max_position_embeddings=2048,
+    ),
+    num_key_value_heads=32,
+    qkv_bias=Flag(key="attention_bias"),
+    output_bias=Flag(key="attention_bias"),
+    qk_norm=True,
+    windows=late_windows(4096, 62),
+    feed_forwards=feed_forwards(
+        Experts(
+            total=("n_routed_experts", 0),
+            chosen=("num_experts_per_tok", 0),
+            width=("moe_intermediate_size", 1408),
+            shared_count=("n_shared_experts", 0),
+        ),
+        after_first(0),
     ),
     synonyms=_NAMES,
 )

@@ -1,10 +1,7 @@
 """Helium: Llama whose heads fill the hidden size with a ``head_dim`` of their own."""
 
-from meshfit.errors import InputError
 from meshfit.workload.families.decoder import DecoderSizes
 from meshfit.workload.families.family import DecoderFamily, Flag
-from meshfit.workload.families.keys import Config
-from meshfit.workload.model import ModelSpec
 
 HELIUM = DecoderFamily(
     model_type="helium",
@@ -18,23 +15,7 @@ HELIUM = DecoderFamily(
     ),
     num_key_value_heads=20,
     head_dim=128,
+    heads_fill_hidden=True,
     qkv_bias=Flag(key="attention_bias"),
     mlp_bias=Flag(key="mlp_bias"),
 )
-
-
-def read(name: str, config: Config) -> ModelSpec:
-    """The model.
-
-    Raises:
-        InputError: heads do not fill the hidden size, as its output projection needs; or a key
-            cannot be right.
-    """
-    model = HELIUM.read(name, config)
-    heads, head_dim = model.attention.num_attention_heads, model.attention.head_dim
-    if heads * head_dim != model.hidden_size:
-        raise InputError(
-            f"num_attention_heads {heads} x head_dim {head_dim} is {heads * head_dim}, but helium"
-            f" needs hidden_size {model.hidden_size}"
-        )
-    return model

@@ -124,8 +124,9 @@ def read_jamba(name: str, config: Config) -> ModelSpec:
     Raises:
         InputError: a key cannot be right.
     """
+    own = with_own_names(config, {"num_local_experts": "num_experts"})
     sizes = decoder_sizes(
-        config,
+        own,
         DecoderSizes(
             vocab_size=65536,
             hidden_size=4096,
@@ -135,19 +136,19 @@ def read_jamba(name: str, config: Config) -> ModelSpec:
             max_position_embeddings=262144,
         ),
     )
-    attention = _attention(config, sizes, kv_heads=8, bias=False)
-    mamba = _mamba(config, sizes)
+    attention = _attention(own, sizes, kv_heads=8, bias=False)
+    mamba = _mamba(own, sizes)
     mlp = MlpSpec(intermediate_size=sizes.intermediate_size, gated=True)
-    with_attention = _periodic(config, "attn_layer", (8, 4), sizes.num_hidden_layers)
-    with_experts = _periodic(config, "expert_layer", (2, 1), sizes.num_hidden_layers)
+    with_attention = _periodic(own, "attn_layer", (8, 4), sizes.num_hidden_layers)
+    with_experts = _periodic(own, "expert_layer", (2, 1), sizes.num_hidden_layers)
     total, chosen = ("num_experts", 16), ("num_experts_per_tok", 2)
-    if whole_number(config, *total, maximum=2**14) == 1:
+    if whole_number(own, *total, maximum=2**14) == 1:
         with_experts = [False] * sizes.num_hidden_layers
         moe: Block = mlp
     else:
-        expert_counts(config, total, chosen)
+        expert_counts(own, total, chosen)
         width = ("intermediate_size", sizes.intermediate_size)
-        moe = Experts(total=total, chosen=chosen, width=width).read(config)
+        moe = Experts(total=total, chosen=chosen, width=width).read(own)
     layer_of = {
         (attends, sparse): _layer(
             ("self_attn", attention) if attends else ("mamba", mamba),

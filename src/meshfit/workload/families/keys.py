@@ -128,17 +128,19 @@ def with_own_names(config: Config, synonyms: Mapping[str, str]) -> Config:
     Raises:
         InputError: both names of a key are there with different values.
     """
-    renamed = {}
+    named: dict[str, tuple[str, Any]] = {}
     for other, own in synonyms.items():
         if other not in config:
             continue
-        if own in config and config[own] != config[other]:
+        first, value = named.setdefault(
+            own, (own, config[own]) if own in config else (other, config[other])
+        )
+        if value != config[other]:
             raise InputError(
-                f"{own} is {shown(config[own])} and {other} is {shown(config[other])};"
+                f"{first} is {shown(value)} and {other} is {shown(config[other])};"
                 " they name the same size"
             )
-        renamed[own] = config[other]
-    return {**config, **renamed} if renamed else config
+    return {**config, **{own: value for own, (_, value) in named.items()}} if named else config
 
 
 _ELEMENT_BYTES = {"float32": 4, "float": 4, "float16": 2, "bfloat16": 2, "half": 2}

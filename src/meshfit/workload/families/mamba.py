@@ -13,6 +13,7 @@ from meshfit.workload.families.keys import (
     MAX_WIDTH,
     Config,
     flag,
+    optional_whole_number,
     shown,
     whole_number,
 )
@@ -74,8 +75,10 @@ def _model(
 
 
 def _mamba(config: Config, hidden_size: int) -> MambaSpec:
+    """A stated ``intermediate_size`` goes before ``expand``, as in Falcon-Mamba-7B."""
     return MambaSpec(
-        inner_size=expanded(config, "expand", hidden_size),
+        inner_size=optional_whole_number(config, "intermediate_size")
+        or expanded(config, "expand", hidden_size),
         state_size=whole_number(config, "state_size", 16),
         conv_kernel=whole_number(config, "conv_kernel", 4, maximum=MAX_KERNEL),
         time_step_rank=time_step_rank(config, "time_step_rank", hidden_size),

@@ -1,10 +1,11 @@
-"""MiniMax M2 and M3: experts without a dense MLP; M3 attends to chosen blocks of keys."""
+"""MiniMax-01, M2 and M3: experts everywhere; lightning attention in 01, chosen blocks in M3."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from meshfit.errors import InputError
 from meshfit.workload.blocks.attention import BlockSelectionSpec
+from meshfit.workload.blocks.linear import LightningAttentionSpec
 from meshfit.workload.families.decoder import DecoderSizes
 from meshfit.workload.families.experts import Experts, every_layer, feed_forwards
 from meshfit.workload.families.family import DecoderFamily
@@ -15,14 +16,60 @@ from meshfit.workload.families.keys import (
     Config,
     layer_kinds,
     mapping,
+    optional_whole_number,
     shown,
     whole_number,
 )
+from meshfit.workload.families.sliding import one_window
 from meshfit.workload.model import LayerSpec, ModelSpec
 
 _NAMES = {"num_experts": "num_local_experts"}
 _MLP_KINDS = {"dense": "dense", "sparse": "sparse"}
+_LINEAR_KINDS = {"full_attention": "full", "linear_attention": "linear"}
 _ATTENTION_KINDS = {"full_attention": "full", "minimax_m3_sparse": "sparse"}
+
+TEXT_01 = DecoderFamily(
+    model_type="minimax",
+    defaults=DecoderSizes(
+        vocab_size=32000,
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        max_position_embeddings=131072,
+    ),
+    num_key_value_heads=8,
+    windows=one_window(None),
+    feed_forwards=feed_forwards(
+        Experts(
+            total=("num_local_experts", 8),
+            chosen=("num_experts_per_tok", 2),
+            width=("intermediate_size", 14336),
+        ),
+        every_layer,
+    ),
+    synonyms=_NAMES,
+)
+
+
+def read_01(name: str, config: Config) -> ModelSpec:
+    """MiniMax-01: softmax attention in every other layer, lightning attention in the rest.
+
+    Raises:
+        InputError: a key cannot be right.
+    """
+    model = TEXT_01.read(name, config)
+    layer = model.layers[0]
+    softmax = layer.attention
+    lightning = LightningAttentionSpec(
+        num_heads=softmax.num_attention_heads, head_dim=softmax.head_dim
+    )
+    linear = replace(layer, blocks=(("self_attn", lightning), layer.blocks[1]))
+    count = model.num_hidden_layers
+    usual = ["linear" if i % 2 else "full" for i in range(count)]
+    kinds = layer_kinds(config, count, _LINEAR_KINDS, usual)
+    return replace(model, layers=tuple(layer if k == "full" else linear for k in kinds))
+
 
 M2 = DecoderFamily(
     model_type="minimax_m2",
@@ -56,10 +103,10 @@ def _sparse_layers(config: Config, num_hidden_layers: int) -> Sequence[bool]:
     usual = _by_list(config, "moe_layer_freq", num_hidden_layers, "dense", "sparse")
     kinds = layer_kinds(config, num_hidden_layers, _MLP_KINDS, usual, key="mlp_layer_types")
     sparse = [kind == "sparse" for kind in kinds]
-    first = config.get("first_k_dense_replace")
+    first = optional_whole_number(config, "first_k_dense_replace", minimum=0, maximum=MAX_LAYERS)
     if first is not None and [i >= first for i in range(num_hidden_layers)] != sparse:
         raise InputError(
-            f"first_k_dense_replace is {shown(first)}, but {sparse.count(False)} of the layers"
+            f"first_k_dense_replace is {first}, but {sparse.count(False)} of the layers"
             " listed are dense"
         )
     return sparse
@@ -166,7 +213,13 @@ def _sparse_attention(config: Config, num_hidden_layers: int) -> list[bool]:
 
 def _refuse_variants(config: Config) -> None:
     """Refuses what would add or take parameters in a way that is not known."""
-    expected = {"use_qk_norm": (True, config), "qk_norm_type": ("per_head", config)}
+    width = config.get("intermediate_size", M3.defaults.intermediate_size)
+    expected = {
+        "use_qk_norm": (True, config),
+        "qk_norm_type": ("per_head", config),
+        "n_shared_experts": (1, config),
+        "moe_intermediate_size": (width, config),
+    }
     sparse = mapping(config, "sparse_attention_config")
     expected["use_sparse_attention"] = (True, sparse)
     for key, (value, where) in expected.items():

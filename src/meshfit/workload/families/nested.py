@@ -39,20 +39,19 @@ def _rank(path: tuple[str, ...]) -> int:
     return LANGUAGE_KEYS.index(path[-1]) if path[-1] in LANGUAGE_KEYS else len(LANGUAGE_KEYS)
 
 
-def _is_tower(key: str) -> bool:
-    return any(word in key.lower() for word in _TOWER_WORDS)
+def _is_tower(key: object) -> bool:
+    return any(word in str(key).lower() for word in _TOWER_WORDS)
 
 
 def tower_keys(config: Config) -> tuple[str, ...]:
-    """Keys of ``config`` and of the configs inside that hold a config of a tower."""
-    own = tuple(k for k, v in config.items() if _is_tower(str(k)) and _is_config(v))
-    inner = (v for k, v in config.items() if isinstance(v, Mapping) and not _is_tower(str(k)))
-    return own + tuple(key for value in inner for key in tower_keys_of(value))
-
-
-def tower_keys_of(config: Config) -> tuple[str, ...]:
-    """Keys of ``config`` that hold a config of a tower."""
-    return tuple(k for k, v in config.items() if _is_tower(str(k)) and _is_config(v))
+    """Keys that hold the config of a tower, at the top or one level below."""
+    inner = (value for key, value in config.items() if _is_config(value) and not _is_tower(key))
+    return tuple(
+        key
+        for where in (config, *inner)
+        for key, value in where.items()
+        if _is_config(value) and _is_tower(key)
+    )
 
 
 def _is_config(value: Any) -> bool:

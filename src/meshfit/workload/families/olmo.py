@@ -45,6 +45,7 @@ OLMOE = DecoderFamily(
         num_attention_heads=16,
         max_position_embeddings=4096,
     ),
+    heads_fill_hidden=True,
     qkv_bias=_BIAS,
     output_bias=_BIAS,
     qk_norm=True,

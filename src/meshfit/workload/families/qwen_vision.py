@@ -6,6 +6,8 @@ from dataclasses import replace
 from meshfit.errors import InputError
 from meshfit.workload.blocks.tensor import Tensor, linear, lookup, norm
 from meshfit.workload.families import qwen3
+from meshfit.workload.families.decoder import DecoderSizes
+from meshfit.workload.families.experts import Experts, by_sparse_step, feed_forwards
 from meshfit.workload.families.keys import (
     MAX_HEADS,
     MAX_LAYERS,
@@ -43,8 +45,24 @@ def read_moe_text(name: str, config: Config) -> ModelSpec:
 MOE_TEXT = replace(
     QWEN3_MOE,
     model_type="qwen3_vl_moe_text",
+    defaults=DecoderSizes(
+        vocab_size=151936,
+        hidden_size=2048,
+        intermediate_size=5632,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        max_position_embeddings=128000,
+    ),
     num_key_value_heads=16,
     tie_word_embeddings=True,
+    feed_forwards=feed_forwards(
+        Experts(
+            total=("num_experts", 60),
+            chosen=("num_experts_per_tok", 4),
+            width=("moe_intermediate_size", 1408),
+        ),
+        by_sparse_step,
+    ),
 )
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from meshfit.errors import InputError
-from meshfit.workload.blocks.tensor import Tensor, linear, lookup, norm
-from meshfit.workload.families.keys import MAX_LAYERS, Config, whole_number
+from meshfit.workload.blocks.tensor import Tensor, linear, lookup, norm, vector
+from meshfit.workload.families.keys import MAX_LAYERS, Config, flag, whole_number
 from meshfit.workload.model import MlpSpec, TowerSpec
 
 
@@ -39,6 +39,18 @@ def siglip_tower(vision: Config, *, projection: Iterable[Tensor]) -> TowerSpec:
             lookup("position_embedding", (image // patch) ** 2, width),
             *(tensor.repeated(depth) for tensor in layer),
             *norm("post_layernorm", width, vectors=2),
+            *(_pooling(width, inner) if flag(vision, "vision_use_head", True) else ()),
             *projection,
         ),
+    )
+
+
+def _pooling(width: int, inner: int) -> tuple[Tensor, ...]:
+    """A head that pools patches by attention from one learned query (``vision_use_head``)."""
+    return (
+        vector("head.probe", width),
+        *linear("head.attention.in_proj", width, 3 * width, bias=True),
+        *linear("head.attention.out_proj", width, width, bias=True),
+        *norm("head.layernorm", width, vectors=2),
+        *MlpSpec(intermediate_size=inner, gated=False, bias=True).tensors(width),
     )

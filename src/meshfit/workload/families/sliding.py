@@ -81,3 +81,16 @@ def alternating_windows(
         return tuple(window if kind == SLIDING else None for kind in kinds)
 
     return windows
+
+
+def late_windows(default: int | None, first: int) -> Windows:
+    """Layers from ``max_window_layers`` on have a window, unless ``layer_types`` says otherwise."""
+
+    def windows(config: Config, num_hidden_layers: int) -> tuple[int | None, ...]:
+        window = optional_whole_number(config, "sliding_window", default, maximum=MAX_TOKENS)
+        start = whole_number(config, "max_window_layers", first, minimum=0, maximum=MAX_LAYERS)
+        usual = [SLIDING if i >= start else FULL for i in range(num_hidden_layers)]
+        kinds = layer_kinds(config, num_hidden_layers, KINDS, usual)
+        return tuple(window if kind == SLIDING else None for kind in kinds)
+
+    return windows
