@@ -4,11 +4,16 @@ from typing import Annotated
 
 import typer
 
-from meshfit.cli.jobs import JobPath
+from meshfit.cli.jobs import JobPath, LayoutText
 from meshfit.cli.output import AsJson, print_json, stdout
+from meshfit.errors import InputError
+from meshfit.funnel.checking import require_legal
+from meshfit.funnel.explaining import explain_document
 from meshfit.funnel.plan_document import plan_document
-from meshfit.funnel.planning import make_plan
+from meshfit.funnel.planning import Plan, make_plan
 from meshfit.job.read import read_job
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.report.explain import explain_view
 from meshfit.report.tables import plan_view
 
 NOTHING_FITS = 1
@@ -17,14 +22,37 @@ NOTHING_FITS = 1
 def plan(
     job: JobPath,
     top: Annotated[int, typer.Option(min=1, help="Candidates to show.")] = 20,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Show what each axis of the best candidate (or of --layout) does."
+        ),
+    ] = False,
+    layout: LayoutText = None,
     as_json: AsJson = False,
 ) -> None:
     """Rank every legal layout by prediction: memory, time by term, and why the rest is illegal."""
-    made = make_plan(read_job(job, to_run=False))
+    if layout is not None and not explain:
+        raise InputError("--layout says which layout to --explain; a plan ranks all of them")
+    read = read_job(job, layout=layout, to_run=False)
+    made = make_plan(read)
     document = plan_document(made, top=top)
+    if explain:
+        document["explain"] = explain_document(read, _explained(made, layout))
     if as_json:
         print_json(document)
     else:
         stdout.print(plan_view(document, top=top))
+        if explain:
+            stdout.print(explain_view(document["explain"]))
     if not len(made.fitting_order()):
         raise typer.Exit(NOTHING_FITS)
+
+
+def _explained(made: Plan, layout: str | None) -> LayoutSpec:
+    """The layout asked for, else the best candidate."""
+    asked = made.job.layout
+    if layout is None or asked is None:
+        return made.layout(int(made.order[0]))
+    require_legal(made.job, asked)
+    return asked

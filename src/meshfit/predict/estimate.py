@@ -16,7 +16,7 @@ from meshfit.breakdown import (
 )
 from meshfit.cluster.topology import Topology
 from meshfit.mesh.candidates import SCHEDULES, Candidates
-from meshfit.mesh.spec import even_stages
+from meshfit.mesh.spec import LayoutSpec, even_stages
 from meshfit.predict.activations import autocast, cast
 from meshfit.predict.calibration import Calibration, formula_only
 from meshfit.predict.collectives import CollectiveCosts, MeasuredCurves
@@ -178,6 +178,25 @@ def estimate(
         terms[rows] = step_terms(group, machine_for(group, rate, costs))
     terms *= basis.calibration.step_time.factor
     return _with_intervals(categories, worst_rank, terms, candidates, basis)
+
+
+def group_of_one(
+    model: ModelSpec,
+    training: TrainingSpec,
+    topology: Topology,
+    layout: LayoutSpec,
+    profile: EngineProfile,
+) -> LayoutGroup:
+    """One layout as the formulas take it, for whoever asks them one by one."""
+    basis = Basis(
+        model=model,
+        training=training,
+        topology=topology,
+        profile=profile,
+        calibration=formula_only(topology, profile.name),
+    )
+    ((_, group),) = _groups(Candidates.from_layouts([layout]), basis)
+    return group
 
 
 def _groups(candidates: Candidates, basis: Basis) -> Iterator[tuple[IntArray, LayoutGroup]]:

@@ -100,7 +100,7 @@ class _Moments:
 def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     """Memory of one pipeline rank at its peak, for every layout of ``group``."""
     held = in_flight(group.pipeline, shape.rank, group.columns.micro_batches)
-    states = _states(shape, group)
+    states = state_bytes(shape, group)
     at = {
         "gradients": _gradients(group, held, states),
         "activations": _activations(shape, group, held),
@@ -122,13 +122,15 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _States:
+class StateBytes:
+    """What a rank holds between steps, for every layout, in bytes."""
+
     parameters: FloatArray
     gradients: FloatArray
     optimizer: FloatArray
 
 
-def _states(shape: RankShape, group: LayoutGroup) -> _States:
+def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
     """Model states of one rank: parameters over tp, then over the group that shards them.
 
     ``N / tp * (parameter / D23 + gradient / D23 + moments / D123)``, with D the ranks over which
@@ -139,7 +141,7 @@ def _states(shape: RankShape, group: LayoutGroup) -> _States:
     sharded = held / np.where(columns.shards_parameters, columns.state_shard, 1)
     stepped = held / np.where(columns.shards_optimizer, columns.state_shard, 1)
     moments = OPTIMIZER_MOMENTS[group.training.optimizer]
-    return _States(
+    return StateBytes(
         parameters=sharded * precision.parameter_bytes,
         gradients=sharded * precision.gradient_bytes,
         optimizer=stepped * moments * precision.moment_bytes,
@@ -156,7 +158,7 @@ def _in_buckets(group: LayoutGroup) -> BoolArray:
     return _uses_ddp(group) & group.profile.gradients_live_in_buckets
 
 
-def _gradients(group: LayoutGroup, held: InFlight, states: _States) -> _Moments:
+def _gradients(group: LayoutGroup, held: InFlight, states: StateBytes) -> _Moments:
     """Gradients as the optimizer will see them.
 
     They wait through a micro-batch where an earlier one has made them. Until the last micro-batch
@@ -348,7 +350,7 @@ def _head_gradient_waits(group: LayoutGroup, held: InFlight) -> BoolArray:
 
 
 def _communication(
-    shape: RankShape, group: LayoutGroup, held: InFlight, states: _States
+    shape: RankShape, group: LayoutGroup, held: InFlight, states: StateBytes
 ) -> _Moments:
     """Gathered parameters, whole gradients and buffers.
 
@@ -411,7 +413,9 @@ def _standing_buffers(shape: RankShape, group: LayoutGroup) -> FloatArray:
 # Temporaries
 
 
-def _temporary(shape: RankShape, group: LayoutGroup, held: InFlight, states: _States) -> _Moments:
+def _temporary(
+    shape: RankShape, group: LayoutGroup, held: InFlight, states: StateBytes
+) -> _Moments:
     """Gradients of activations, of a weight before it is added to another, and gradients that DDP
     takes into its buckets only with the last micro-batch; sent gradients that are held."""
     columns, precision = group.columns, group.training.precision
@@ -441,7 +445,7 @@ def _sent_gradients(shape: RankShape, group: LayoutGroup) -> FloatArray:
     return sending * group.columns.micro_batches * _boundary(group)
 
 
-def _optimizer_temporaries(group: LayoutGroup, states: _States) -> FloatArray:
+def _optimizer_temporaries(group: LayoutGroup, states: StateBytes) -> FloatArray:
     """What the optimizer's step makes and frees, in units of one moment of all parameters."""
     moments = OPTIMIZER_MOMENTS[group.training.optimizer]
     if moments == 0:

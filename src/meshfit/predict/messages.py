@@ -16,13 +16,16 @@ from meshfit.predict.collectives import Collective
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.parameters import ends_parameters, layer_parameters, on_rank, rank_parameters
 from meshfit.predict.schedule import RankShape
-from meshfit.workload.model import LayerSpec
+from meshfit.workload.model import LayerSpec, MoeSpec
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 BLOCKS_PER_LAYER = 2
 """Blocks of a layer that tensor parallelism surrounds with an exchange: attention and MLP."""
+
+BLOCKS_AROUND_EXPERTS = 2
+"""Exchanges around the experts of a layer in one pass: dispatch and combine."""
 
 CONTEXT_PASSES = {"all_gather": 3, "send_recv": 3, "all_to_all": 2}
 """How often keys and values (or heads) of a layer move: k and v once forward and twice backward
@@ -106,6 +109,14 @@ def heads_bytes(kind: LayerSpec, group: LayoutGroup) -> FloatArray:
     return BytesPerToken(tp=(2.0 * query + 2.0 * key) * element).on_rank(group.columns)
 
 
+def dispatched_bytes(moe: MoeSpec, group: LayoutGroup) -> FloatArray:
+    """Tokens of one micro-batch on one rank as its router sends them to experts: each one to as
+    many as it chooses, none dropped."""
+    width = moe.expert_input_size or group.model.hidden_size
+    elements = float(moe.experts_per_token * width * group.numerics.compute_bytes)
+    return group.columns.tokens / group.columns.sequence_split * elements
+
+
 def boundary_bytes(group: LayoutGroup) -> FloatArray:
     """Hidden states of one micro-batch as they pass from stage to stage, of one rank."""
     return hidden_bytes(group, group.numerics.residual_bytes) / group.columns.sequence_split
@@ -160,6 +171,23 @@ def _context_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]
             size = heads_bytes(kind, group) if name == "all_to_all" else keys_bytes(kind, group)
             times = columns.micro_batches * count * CONTEXT_PASSES[name] * is_used
             yield _message(f"{name}.cp", size, times, columns.cp)
+
+
+def expert_messages(shape: RankShape, group: LayoutGroup) -> tuple[Message, ...]:
+    """Dispatch and combine around the experts of every layer, forward and backward (and forward
+    again under recomputation). The step time does not hold them yet: experts are not modelled."""
+    columns = group.columns
+    passes = np.where(columns.recompute, 3, 2) * BLOCKS_AROUND_EXPERTS
+    return tuple(
+        _message(
+            "all_to_all.ep",
+            dispatched_bytes(kind.moe, group),
+            columns.micro_batches * count * passes,
+            group.candidates.ep,
+        )
+        for kind, count in _layers(shape)
+        if kind.moe is not None
+    )
 
 
 def _pipeline_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]:

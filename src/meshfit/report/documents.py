@@ -64,6 +64,7 @@ class PlanDocument(TypedDict):
     job: NotRequired[dict[str, Any]]
     headroom: NotRequired[float]
     notes: NotRequired[list[str]]
+    explain: NotRequired[dict[str, Any]]
 
 
 class RankDocument(TypedDict):
@@ -74,7 +75,7 @@ class RankDocument(TypedDict):
     stage: int
     step_time: SpreadDocument | None
     input_wait: SpreadDocument | None
-    memory: dict[str, int | None]
+    memory: dict[str, int | None] | None
     resident: int | None
 
 
@@ -263,13 +264,15 @@ def ranks(results: Sequence[RunResult], warmup_steps: int) -> list[RankDocument]
 def _rank(repeats: Sequence[RankReport], warmup_steps: int) -> RankDocument:
     last = repeats[-1]
     resident = [report.resident_bytes for report in repeats if report.resident_bytes is not None]
+    memories = [report.memory for report in repeats if report.memory is not None]
+    fullest = max(memories, key=lambda memory: memory.total, default=None)
     return {
         "rank": last.rank,
         "host": last.host,
         "stage": last.stage,
         "step_time": spread([s for report in repeats for s in report.step_s[warmup_steps:]]),
         "input_wait": spread([s for report in repeats for s in report.input_wait_s[warmup_steps:]]),
-        "memory": max((r.memory for r in repeats), key=lambda memory: memory.total).as_json(),
+        "memory": fullest.as_json() if fullest else None,
         "resident": max(resident, default=None),
     }
 
