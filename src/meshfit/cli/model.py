@@ -5,12 +5,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from meshfit.cli.verify import built_counts, comparison
 from meshfit.errors import InputError, RunError
-from meshfit.report.tables import inventory_table
-from meshfit.units import format_bytes, format_count
+from meshfit.report.tables import inventory_memory_table, inventory_table
+from meshfit.units import format_count
 from meshfit.workload.inventory import inventory
 from meshfit.workload.models import read_model
 
@@ -59,7 +58,7 @@ def _print(document: dict[str, Any]) -> None:
     for layers in document["layers"]:
         console.print(_layer_line(layers), style="dim", markup=False)
     console.print(inventory_table(document))
-    console.print(_memory_table(document))
+    console.print(inventory_memory_table(document))
     for note in document["notes"]:
         console.print(f"Note: {note}.", markup=False)
     if "verified" in document:
@@ -90,41 +89,6 @@ def _layer_line(layers: dict[str, Any]) -> str:
     blocks = ", ".join(f"{name} {block['kind']}" for name, block in layers["blocks"].items())
     stack = "" if layers["stack"] == "decoder" else f"{layers['stack']}: "
     return f"  {stack}{layers['count']} x {blocks}"
-
-
-def _memory_table(document: dict[str, Any]) -> Table:
-    table = Table(title="Memory, undivided", title_justify="left", title_style="bold")
-    table.add_column("what")
-    table.add_column("bytes", justify="right")
-    for name, figure in _memory_figures(document):
-        table.add_row(name, format_bytes(figure))
-    return table
-
-
-def _memory_figures(document: dict[str, Any]) -> list[tuple[str, int]]:
-    weights, cache = document["weights"], document["kv_cache"]
-    length = document["flops"]["sequence_length"]
-    figures = []
-    if "checkpoint" in weights:
-        stored = weights["checkpoint"]
-        figures.append((f"weights as stored: {stored['format']}", stored["bytes"]))
-    figures += [(f"weights in {name}", weights[name]) for name in ("bf16", "fp8", "int4")]
-    in_full = length * cache["bytes_per_token"]
-    figures.append((f"KV cache of {length} tokens, every layer in full", in_full))
-    if cache["windowed_bytes_per_sequence"] != in_full:
-        figures.append(
-            ("  windowed layers up to their window", cache["windowed_bytes_per_sequence"])
-        )
-    names = {
-        "indexer_bytes_per_token": "indexer keys per token",
-        "cross_attention_bytes_per_source_token": "cross-attention cache per source token",
-        "state_bytes_per_sequence": "recurrent state per sequence",
-    }
-    figures += [(name, cache[key]) for key, name in names.items() if key in cache]
-    for precision, optimizer in (("bf16_mixed", "adamw"), ("bf16", "adamw_8bit")):
-        state = document["training_state"][precision][optimizer]["total"]
-        figures.append((f"training state, {precision}, {optimizer}", state))
-    return figures
 
 
 def _verified_line(verified: dict[str, Any]) -> str:

@@ -212,6 +212,41 @@ def _inventory_figures(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     return figures
 
 
+def inventory_memory_table(document: Mapping[str, Any]) -> Table:
+    """Weights, caches and training state of what ``model --json`` prints, undivided by a layout."""
+    table = _table("Memory, undivided")
+    table.add_column("what")
+    table.add_column("bytes", justify="right")
+    for name, figure in _inventory_memory(document):
+        table.add_row(name, words.size(figure))
+    return table
+
+
+def _inventory_memory(document: Mapping[str, Any]) -> list[tuple[str, int]]:
+    weights, cache = document["weights"], document["kv_cache"]
+    length = document["flops"]["sequence_length"]
+    in_full = length * cache["bytes_per_token"]
+    figures = []
+    if "checkpoint" in weights:
+        stored = weights["checkpoint"]
+        figures.append((f"weights as stored: {stored['format']}", stored["bytes"]))
+    figures += [(f"weights in {name}", weights[name]) for name in ("bf16", "fp8", "int4")]
+    figures.append((f"KV cache of {length} tokens, every layer in full", in_full))
+    if cache["windowed_bytes_per_sequence"] != in_full:
+        windowed = cache["windowed_bytes_per_sequence"]
+        figures.append(("  windowed layers up to their window", windowed))
+    names = {
+        "indexer_bytes_per_token": "indexer keys per token",
+        "cross_attention_bytes_per_source_token": "cross-attention cache per source token",
+        "state_bytes_per_sequence": "recurrent state per sequence",
+    }
+    figures += [(name, cache[key]) for key, name in names.items() if key in cache]
+    for precision, optimizer in (("bf16_mixed", "adamw"), ("bf16", "adamw_8bit")):
+        state = document["training_state"][precision][optimizer]["total"]
+        figures.append((f"training state, {precision}, {optimizer}", state))
+    return figures
+
+
 def violations_list(violations: Sequence[ViolationDocument]) -> RenderableType:
     """Every broken rule with its message, which names the nearest legal values."""
     if not violations:
