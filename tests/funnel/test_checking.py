@@ -1,0 +1,97 @@
+"""``meshfit check``: one layout against the job's engine, and against others."""
+
+import pytest
+
+from meshfit.errors import InputError
+from meshfit.funnel.checking import EXIT_CODES, check_document, engine_documents
+from meshfit.job.read import read_job
+
+JOB = """
+schema_version: 1
+model: llama-3.1-8b
+workload: {kind: training, sequence_length: 8192, global_batch: 128 sequences}
+cluster: 2x8 H100-SXM
+layout: {tp: 16}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_job(more=""):
+        path = tmp_path / "job.yaml"
+        path.write_text(JOB + more)
+        return path
+
+    return write_job
+
+
+def test_engines_that_replicate_key_value_heads_take_what_others_refuse(write):
+    rows = {row["engine"]: row for row in engine_documents(write(), None, ["all"])}
+    assert {name for name, row in rows.items() if row["legal"]} == {"megatron", "vllm", "sglang"}
+    [refusal] = rows["torchtitan"]["violations"]
+    assert refusal["option"] == "parallelism.tensor_parallel_degree"
+    assert refusal["nearest"] == [1, 2, 4, 8]
+    assert refusal["message"].endswith(
+        "8 key/value heads cannot be divided by tp=16: torchtitan does not replicate KV heads; "
+        "valid tp: [1, 2, 4, 8] (parallelism.tensor_parallel_degree)"
+    )
+
+
+def test_what_was_predicted_by_a_stand_in_is_marked_and_what_was_not_is_absent(write):
+    rows = {row["engine"]: row for row in engine_documents(write(), None, ["megatron", "vllm"])}
+    assert rows["megatron"]["estimated_with"] == "native 1"
+    assert rows["megatron"]["verdict"] == "fits"
+    assert rows["vllm"]["memory"] is None
+    assert "vllm serves" in rows["vllm"]["absent"]["memory"]
+    assert rows["vllm"]["verdict"] is None
+
+
+def test_the_main_keys_stay_those_of_the_jobs_own_engine(write):
+    path = write("engine: [megatron, native]\n")
+    job = read_job(path, to_run=False)
+    assert (job.profile.name, job.other_engines) == ("megatron", ("native",))
+    document = check_document(job, job.layout)
+    assert (document["engine"], document["verdict"]) == ("megatron", "fits")
+    assert any("as for the native engine" in note for note in document["notes"])
+    assert {warning["rule"] for warning in document["warnings"]} == {
+        "key_value_heads_replicated",
+        "vocabulary_padded",
+        "tensor_parallel_inside_domain",
+    }
+
+
+def test_keys_that_a_layout_leaves_out_mean_what_they_mean_to_each_engine(write):
+    engines = ["native", "megatron", "accelerate"]
+    rows = engine_documents(write(), "tp=2,dp_shard=8", engines)
+    assert [row["label"] for row in rows] == [
+        "dp_shard=8,tp=2,zero_stage=3",
+        "dp_shard=8,tp=2,zero_stage=1",
+        "dp_shard=8,tp=2,zero_stage=3,sp=false",
+    ]
+
+
+def test_a_layout_that_cannot_be_predicted_is_legal_without_a_verdict(write):
+    path = write("engine: megatron\n")
+    job = read_job(path, layout="tp=2,dp_replicate=8,recompute=selective", to_run=False)
+    document = check_document(job, job.layout)
+    assert document["verdict"] is None
+    assert document["absent"]["memory"] == "recompute=selective is not modelled yet"
+    assert EXIT_CODES[document["verdict"]] == 0
+
+
+def test_an_unknown_engine_is_one_message(write):
+    with pytest.raises(InputError, match="unknown engine 'megatorn'; did you mean 'megatron'"):
+        engine_documents(write(), None, ["megatorn"])
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ("megatron", "this version runs and exports native only"),
+        ("[native, megatron]", "this version runs for one engine"),
+        ("[]", "engine is an empty list"),
+    ],
+)
+def test_only_the_native_engine_is_run(write, engine, message):
+    with pytest.raises(InputError, match=message):
+        read_job(write(f"engine: {engine}\n"))
