@@ -85,7 +85,7 @@ def measured_candidate(records: Sequence[Record], *, warmup_steps: int) -> Measu
         counted_steps({rank.rank: rank.step_s for rank in result.ranks}, warmup_steps)
         for result in timed
     ]
-    memories = [report.memory for result in timed for report in result.ranks]
+    memories = [rank.memory for result in timed for rank in result.ranks if rank.memory]
     return MeasuredCandidate(
         layout=records[0].layout,
         outcome=failed.outcome if failed else "ok",

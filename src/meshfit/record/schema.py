@@ -89,7 +89,8 @@ class RankReport:
     host: str
     step_s: tuple[float, ...]
     input_wait_s: tuple[float, ...]
-    memory: MemoryBreakdown
+    memory: MemoryBreakdown | None
+    """Peak of a step; None when no step was tracked and the device keeps no count."""
     resident_bytes: int | None = None
     """Peak resident set of the process, all libraries included."""
     stage: int = 0

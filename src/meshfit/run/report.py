@@ -21,13 +21,15 @@ def report_of_rank(
     """
     step_s, input_wait_s = trainer.clock.step_s(), trainer.clock.input_wait_s()
     on_device = device_memory(device)
-    tracked = _tracked_peak(trainer, model) if track_memory else MemoryBreakdown()
+    tracked = _tracked_peak(trainer, model) if track_memory else None
     return RankReport(
         rank=rank,
         host=platform.node(),
         step_s=step_s,
         input_wait_s=input_wait_s,
-        memory=with_device_memory(tracked, on_device),
+        memory=with_device_memory(tracked or MemoryBreakdown(), on_device)
+        if tracked or on_device
+        else None,
         resident_bytes=peak_resident_bytes(),
         stage=model.stage_ids[0],
     )
