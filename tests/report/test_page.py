@@ -130,6 +130,19 @@ def test_a_sweep_in_which_all_failed_has_a_page_without_charts(
     assert "hang" in " ".join(structure.text)
 
 
+def test_the_winner_comes_first_and_the_others_from_the_fastest_on(fit_document):
+    fit_document["candidates"].reverse()
+    text = words_of(render_page(fit_document))
+    order = [text.index(f"{letter} {family}") for letter, family in
+             (("A", "DDP"), ("B", "PP+DDP"), ("C", "FSDP2"), ("D", "FSDP2+TP"), ("E", "PP+DDP"))]  # fmt: skip
+    assert order == sorted(order)
+
+
+def test_a_diverged_loss_is_drawn_as_far_as_it_goes(fit_document):
+    fit_document["candidates"][0]["losses"] = [5.0, float("inf"), float("nan"), 5.0]
+    assert 'id="losses-axes_1"' in render_page(fit_document)
+
+
 OPTIONAL = ("plan", "reference", "headroom", "warmup_steps", "judged_steps", "created_at")
 
 

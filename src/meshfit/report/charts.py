@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH_INCHES = 9.0
-_INK, _MUTED, _GRID = "#000001", "#000002", "#000003"
+_INK, _MUTED, _GRID, _PAPER = "#000001", "#000002", "#000003", "#000004"
 _SERIES = tuple(f"#00010{index}" for index in range(8))
 _VARIABLES: Mapping[str, str] = {
     _INK: "var(--ink)",
     _MUTED: "var(--muted)",
     _GRID: "var(--grid)",
+    _PAPER: "var(--paper)",
     **{color: f"var(--series-{index})" for index, color in enumerate(_SERIES)},
 }
 _STYLE: dict[Any, Any] = {
@@ -217,15 +218,17 @@ def _distances(
     if judged_steps:
         axes.axvspan(0.5, judged_steps + 0.5, color=_GRID, alpha=0.5, linewidth=0)
         axes.annotate(
-            "judged", (0.5, 1), xycoords=("data", "axes fraction"), va="top", color=_MUTED,
-            xytext=(4, -3), textcoords="offset points", fontsize=8.5,
+            "judged", (0.5, 0.8), xycoords=("data", "axes fraction"), va="top", color=_MUTED,
+            xytext=(4, 0), textcoords="offset points", fontsize=8.5,
         )  # fmt: skip
 
 
 def _stack(axes: "Axes", position: float, side: Mapping[str, int | None], alpha: float) -> float:
+    """The bar's length in MiB. Paper lies under it, so that no grid shines through a pale one."""
+    widths = [(side.get(category) or 0) / 2**20 for category in CATEGORIES]
+    axes.barh(position, sum(widths), height=0.36, color=_PAPER)
     left = 0.0
-    for color, category in zip(_SERIES, CATEGORIES, strict=True):
-        width = (side.get(category) or 0) / 2**20
+    for color, width in zip(_SERIES, widths, strict=True):
         axes.barh(position, width, left=left, height=0.36, color=color, alpha=alpha)
         left += width
     return left

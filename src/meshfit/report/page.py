@@ -21,7 +21,7 @@ def render_page(document: FitDocument) -> str:
     """
     rows = [
         _row(letter, candidate, document)
-        for letter, candidate in zip(_letters(), document["candidates"], strict=False)
+        for letter, candidate in zip(_letters(), _ranked(document), strict=False)
     ]
     template = _environment().get_template("page.html.j2")
     return template.render(
@@ -93,6 +93,17 @@ def _row(letter: str, candidate: CandidateDocument, document: FitDocument) -> di
             if part
         ],
     }
+
+
+def _ranked(document: FitDocument) -> list[CandidateDocument]:
+    """The winner, then the others from the fastest on, then those without a throughput."""
+    winner = document["winner"]
+    label = winner["label"] if winner else None
+
+    def place(candidate: CandidateDocument) -> tuple[bool, float]:
+        return candidate["label"] != label, -(candidate.get("tokens_per_s") or 0)
+
+    return sorted(document["candidates"], key=place)
 
 
 def _letters() -> Iterator[str]:
