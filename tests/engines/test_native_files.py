@@ -209,14 +209,19 @@ def test_the_launcher_starts_as_many_ranks_as_the_layout_has():
 
 def test_quotes_in_paths_stay_inside_their_literals():
     path = 'a "quoted" \\ path\n'
-    script = script_of(spec=training(data=replace(TEXT, path=path)), weights=path)
+    script = script_of(spec=training(data=replace(TEXT, path=path)), weights=f"/{path}")
     constants = {
         node.targets[0].id: node.value
         for node in ast.parse(script).body
         if isinstance(node, ast.Assign)
     }
-    assert ast.literal_eval(constants["WEIGHTS"]) == path
+    assert ast.literal_eval(constants["WEIGHTS"]) == f"/{path}"
     assert ast.literal_eval(constants["TEXT"]) == path
+
+
+def test_relative_weights_are_looked_for_beside_the_script():
+    script = script_of(weights="../weights")
+    assert "WEIGHTS = str(Path(__file__).parent / \"../weights\")" in script
 
 
 @pytest.mark.parametrize(

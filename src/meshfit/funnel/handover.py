@@ -1,5 +1,6 @@
 """The winner, or any legal layout, as files that start without meshfit."""
 
+import os
 from pathlib import Path
 
 from meshfit.breakdown import Prediction
@@ -21,7 +22,8 @@ def export_layout(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
 
 def export_winner(job: Job, winner: MeasuredCandidate, folder: RunFolder) -> list[Path]:
     """Writes the winner's launch files beside its run, from the same initial weights."""
-    weights = str(job.weights or (folder.weights("full") / "weights").resolve())
+    drawn = folder.weights("full") / "weights"
+    weights = str(job.weights or Path(os.path.relpath(drawn, folder.export)))
     return _write(job, winner.layout, winner.predicted, weights, folder.export)
 
 

@@ -11,6 +11,7 @@ moves later losses by about 1e-5.
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -56,7 +57,8 @@ def export(
     """File name -> text of a plain PyTorch script, its torchrun line and the model's config.
 
     Args:
-        weights: folder of safetensors to start from; None: the script draws random ones.
+        weights: folder of safetensors to start from, a relative one from the script's folder;
+            None: the script draws random ones.
         status: what is known of this very file, for its header.
 
     Raises:
@@ -66,6 +68,7 @@ def export(
         raise InputError(f"layout {layout.label} cannot be exported: {refusal}")
     values = _values(layout, model_config, training) | {
         "weights": _quoted(weights) if weights else None,
+        "weights_beside_script": weights is not None and not Path(weights).is_absolute(),
         "steps": steps,
         "prediction": _prediction_line(prediction),
         "status": status,
