@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshfit.engines import engine_profile
+from meshfit.engines import PROFILES, engine_profile
 from meshfit.errors import InputError
 from meshfit.mesh.candidates import RECOMPUTE, SCHEDULES
 from meshfit.mesh.facts import facts_of
@@ -199,3 +199,21 @@ def test_the_space_of_a_large_job_takes_well_under_a_second(
 @given(st.integers(1, 5000))
 def test_divisors_are_all_and_only_those(number):
     assert divisors(number) == tuple(d for d in range(1, number + 1) if number % d == 0)
+
+
+@pytest.mark.parametrize("engine", PROFILES)
+def test_each_rule_that_rejected_has_an_example_of_it(
+    make_model, make_training, make_topology, engine
+):
+    profile = engine_profile(engine)
+    parts = (
+        make_model(heads=12, key_value_heads=3),
+        make_training(global_batch_size=12),
+        make_topology(per_host=12),
+    )
+    generated = generate(*parts, profile)
+    assert generated.examples.keys() == generated.rejected.keys() != set()
+    known = facts_of(model=parts[0], training=parts[1], topology=parts[2])
+    for rule, layout in generated.examples.items():
+        broken = violations(known | facts_of(layout=layout), profile)
+        assert rule in {violation.rule for violation in broken}

@@ -114,6 +114,8 @@ def _modelled_only(generated: Generated, job: Job) -> Generated:
         generated,
         candidates=generated.candidates.take(kept),
         rejected=generated.rejected | {"not_modelled": left_out},
+        examples=generated.examples
+        | {"not_modelled": generated.candidates.layout(int(np.argmin(kept)))},
     )
 
 

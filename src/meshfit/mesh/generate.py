@@ -7,7 +7,7 @@ that cuts a head is dropped once and not once for every policy.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,13 @@ class Generated:
 
     ``rejected`` counts each refused layout once, under the first rule that refuses it in the
     order degrees, then policies; so ``considered == len(candidates) + sum(rejected.values())``.
+    ``examples`` has one of the layouts that each of these rules refuses.
     """
 
     candidates: Candidates
     rejected: dict[str, int]
     considered: int
+    examples: dict[str, LayoutSpec] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +83,19 @@ def generate(
     columns = sieve.apply(columns, policies)
     for index, policy in enumerate(policies):
         columns = sieve.apply(_expand(columns, policy), policies[index + 1 :])
+    return Generated(
+        candidates=_candidates(columns),
+        rejected=sieve.rejected,
+        considered=considered,
+        examples=sieve.examples,
+    )
+
+
+def _candidates(columns: Columns) -> Candidates:
+    """Complete columns as candidates; what was not laid out keeps its default, coded 0."""
     zeros = np.zeros(_num_rows(columns), dtype=np.int64)
     complete: dict[str, Any] = {name: columns.get(name, zeros) for name in COLUMNS}
-    return Generated(
-        candidates=Candidates(**complete), rejected=sieve.rejected, considered=considered
-    )
+    return Candidates(**complete)
 
 
 class _Sieve:
@@ -93,6 +103,7 @@ class _Sieve:
 
     def __init__(self, fixed: Facts, rules: Sequence[Rule]) -> None:
         self.rejected: dict[str, int] = {}
+        self.examples: dict[str, LayoutSpec] = {}
         self._fixed = fixed
         self._pending = list(rules)
 
@@ -112,8 +123,18 @@ class _Sieve:
             broken = legal & ~np.asarray(rule.check(facts), dtype=np.bool_)
             if count := int(completions[broken].sum()):
                 self.rejected[rule.name] = self.rejected.get(rule.name, 0) + count
+                self.examples[rule.name] = _first(columns, broken, remaining)
             legal &= ~broken
         return {name: column[legal] for name, column in columns.items()}
+
+
+def _first(columns: Columns, which: BoolArray, remaining: Sequence[_Policy]) -> LayoutSpec:
+    """The first of the rows that a mask picks, with the first value of every policy to come."""
+    row = int(np.argmax(which))
+    one = {name: column[row : row + 1] for name, column in columns.items()}
+    for policy in remaining:
+        one = {name: column[:1] for name, column in _expand(one, policy).items()}
+    return _candidates(one).layout(0)
 
 
 def _policies(facts: Facts, profile: EngineProfile, search: SearchSpec) -> list[_Policy]:

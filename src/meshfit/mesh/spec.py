@@ -99,7 +99,11 @@ class LayoutSpec:
         return self.label.replace("=", "").replace(",", "-").replace(":", "_")
 
     def as_json(self) -> dict[str, Any]:
-        """Keys that differ from the default, in a fixed order; ``sp`` only when it is not tp > 1."""
+        """Keys that differ from the default, in a fixed order; ``sp`` only when it is not tp > 1.
+
+        Where another key changes what is meant by default (``schedule`` beside vpp, ``zero_stage``
+        beside dp_shard), the default is written out.
+        """
         document = {
             f.name: getattr(self, f.name)
             for f in fields(self)
@@ -108,8 +112,12 @@ class LayoutSpec:
         document.pop("sp", None)
         if self.sp != (self.tp > 1):
             document["sp"] = self.sp
+        if self.vpp > 1:
+            document["schedule"] = self.schedule
         if self.pp == 1:
             document.pop("schedule", None)
+        if self.dp_shard > 1:
+            document["zero_stage"] = self.zero_stage
         if self.stage_layers is not None:
             document["stage_layers"] = list(self.stage_layers)
         return document

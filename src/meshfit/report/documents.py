@@ -51,6 +51,8 @@ class SpaceDocument(TypedDict):
 
     legal: int
     rejected: dict[str, int]
+    examples: NotRequired[dict[str, Any]]
+    """Rule -> ``layout`` it rejected, the rule's ``message``, and the ``nearest`` legal layout."""
 
 
 class PlanDocument(TypedDict):

@@ -31,7 +31,7 @@ def plan_view(document: PlanDocument, *, top: int = 20) -> RenderableType:
     return Group(
         space_line(document["space"], document.get("seconds")),
         plan_table(document["candidates"][:top], headroom=document.get("headroom")),
-        rejected_table(document["space"]["rejected"]),
+        rejected_table(document["space"]["rejected"], document["space"].get("examples")),
     )
 
 
@@ -84,16 +84,31 @@ def space_line(space: SpaceDocument, seconds: float | None) -> Text:
     return Text(f"{text}, in {format_duration(seconds)}" if seconds else text)
 
 
-def rejected_table(rejected: Mapping[str, int]) -> RenderableType:
-    """Layouts by the rule that rejected them, the rule with the most first."""
+def rejected_table(
+    rejected: Mapping[str, int], examples: Mapping[str, Any] | None = None
+) -> RenderableType:
+    """Layouts by the rule that rejected them, the rule with the most first, each with an example
+    and the legal layout nearest to it."""
     if not rejected:
         return Text("No rule rejected a layout.", style="dim")
     table = _table("Rejected, by rule")
     table.add_column("rule")
     table.add_column("layouts", justify="right")
+    if examples:
+        table.add_column("for example", overflow="fold", style="dim")
+        table.add_column("nearest legal", overflow="fold", style="dim")
     for rule, count in sorted(rejected.items(), key=lambda item: (-item[1], item[0])):
-        table.add_row(escape(rule), f"{count:,}")
+        table.add_row(escape(rule), f"{count:,}", *_example((examples or {}).get(rule)))
     return table
+
+
+def _example(example: Mapping[str, Any] | None) -> tuple[str, ...]:
+    if example is None:
+        return ()
+    nearest = example["nearest"]
+    return words.layout(example["layout"]), words.ABSENT if nearest is None else words.layout(
+        nearest
+    )
 
 
 def fit_view(document: FitDocument) -> RenderableType:

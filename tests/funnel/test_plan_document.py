@@ -1,0 +1,42 @@
+"""The document of ``plan --json``: the space, by rule."""
+
+import json
+
+import pytest
+
+from meshfit.funnel.plan_document import plan_document
+from meshfit.funnel.planning import make_plan
+from meshfit.job.read import read_job
+from meshfit.mesh.spec import make_layout
+
+JOB = """
+schema_version: 1
+model: llama-3.1-8b
+workload: {kind: training, sequence_length: 8192, global_batch: 128 sequences}
+cluster: 2x8 H100-SXM
+"""
+
+
+@pytest.fixture(scope="module", params=["native", "megatron"])
+def plan(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp(request.param) / "job.yaml"
+    path.write_text(JOB + f"engine: {request.param}\n")
+    return make_plan(read_job(path, to_run=False))
+
+
+def test_each_rule_has_a_rejected_layout_and_a_legal_neighbour(plan):
+    space = json.loads(json.dumps(plan_document(plan)))["space"]
+    assert space["examples"].keys() == space["rejected"].keys()
+    legal = {plan.layout(index) for index in range(len(plan))}
+    for rule, example in space["examples"].items():
+        nearest = make_layout(example["nearest"], zero_stage=plan.job.profile.default_zero_stage)
+        assert nearest in legal, rule
+        assert make_layout(example["layout"]) not in legal, rule
+        assert example["message"] or rule == "not_modelled"
+
+
+def test_a_stand_in_is_named_among_the_notes(plan):
+    notes = plan_document(plan)["notes"]
+    assert any("as for the native engine" in note for note in notes) == (
+        plan.job.profile.name != "native"
+    )
