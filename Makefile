@@ -26,6 +26,9 @@ contracts: $(READY)
 spelling: $(READY)
 	$(BIN)/codespell src tests docs examples benchmarks README.md CHANGELOG.md
 
+docs: $(READY)
+	$(BIN)/python -m meshfit.report.rules > docs/rules.md
+
 bench: $(READY)
 	$(BIN)/python benchmarks/tier1.py
 

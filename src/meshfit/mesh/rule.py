@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meshfit.mesh.facts import Facts
+from meshfit.profile import EngineProfile
 
 Fact = Any
 """A plain int, bool or str of one layout, or an array of shape [N] of N of them."""
@@ -50,6 +51,11 @@ class Rule:
         """Its facts: those it needs, and the others as given or by default."""
         needed = {need: facts[need] for need in self.needs}
         return needed | {name: facts.get(name, value) for name, value in self.defaults.items()}
+
+    def option_in(self, profile: EngineProfile) -> str:
+        """The engine's own name of what a person would change."""
+        own = profile.option(self.subject)
+        return own if self.option_key is None else profile.option_names.get(self.option_key, own)
 
     def check(self, facts: Facts, **overrides: Fact) -> Fact:
         """Whether it holds: one bool, or one a layout; ``overrides`` replace facts."""

@@ -97,9 +97,7 @@ def _violation(rule: Rule, facts: Facts, profile: EngineProfile) -> Violation:
     legal = legal_values(rule, facts)
     lists_all = rule.lists_all and len(legal) <= _MOST_LISTED
     nearest = legal if lists_all else around(legal, inputs[rule.subject])
-    option = profile.option(rule.subject)
-    if rule.option_key is not None:
-        option = profile.option_names.get(rule.option_key, option)
+    option = rule.option_in(profile)
     details = rule.details(**inputs) if rule.details is not None else {}
     shown = inputs | details
     return Violation(

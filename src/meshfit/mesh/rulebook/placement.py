@@ -21,7 +21,7 @@ def tensor_parallel_inside_domain(tp: Fact, gpus_per_domain: Fact) -> Fact:
     subject="dp_shard",
     message=(
         "shard groups of dp_shard={dp_shard} (beside tp*cp = {tp}*{cp}) leave their domain of "
-        "{gpus_per_domain} accelerators: parameters are gathered over the network; dp_replicate "
+        "{gpus_per_domain} accelerators: what is sharded is exchanged over the network; dp_replicate "
         "over domains would keep them inside"
     ),
     module="placement",
