@@ -40,6 +40,35 @@ from meshfit.errors import InputError
         ("A6000-48GB", "RTX-A6000"),
         ("B200-180G", "B200-SXM-180"),
         ("MI300X-192G", "MI300X"),
+        # the remaining spellings of the public cases and of the published training measurements
+        ("A100", "A100-SXM4-80"),
+        ("A100-SXM", "A100-SXM4-80"),
+        ("A100-40G", "A100-SXM4-40"),
+        ("A100-40G NVLink", "A100-SXM4-40"),
+        ("A100-PCIe", "A100-PCIe-80"),
+        ("A800", "A800-SXM4-80"),
+        ("A800-80G", "A800-SXM4-80"),
+        ("B200", "B200-SXM-180"),
+        ("b200_sxm", "B200-SXM-180"),
+        ("b300_sxm", "B300-SXM-288"),
+        ("GB10-128G (273 GB/s)", "GB10"),
+        ("H100-80GB", "H100-SXM5-80"),
+        ("H100-95GB", "H100-SXM5-96"),
+        ("H100-96G", "H100-SXM5-96"),
+        ("H20", "H20-96"),
+        ("H200", "H200-SXM-141"),
+        ("H200-141G", "H200-SXM-141"),
+        # one spelling of two products: the one with less memory, their rates being equal
+        ("H200/H100 SXM", "H100-SXM5-80"),
+        ("MI300X", "MI300X"),
+        ("RTX 3090", "RTX3090"),
+        ("RTX 4090", "RTX4090"),
+        ("RTX4060-8G", "RTX4060"),
+        ("RTX4090", "RTX4090"),
+        ("RTX5090-laptop-24G", "RTX5090-Laptop"),
+        ("T4-16G", "T4"),
+        ("V100-16GB", "V100-SXM2-16"),
+        ("V100-32G", "V100-SXM2-32"),
     ],
 )
 def test_spellings_of_the_field_are_known(spelling, name):
@@ -91,7 +120,7 @@ def test_memory_is_what_the_driver_reports_where_that_is_known(name, mebibytes):
 def test_every_row_is_complete_and_has_its_source(entry):
     spec = entry.spec
     assert spec.source
-    assert spec.memory_bytes > 2**33
+    assert spec.memory_bytes > 2**32
     assert spec.memory_bytes_per_s > 1e11
     assert 0 < spec.matmul_fraction <= 1
     assert {"bf16", "fp16"} & spec.peak_flops_per_s.keys()

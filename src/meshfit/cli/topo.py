@@ -142,6 +142,7 @@ def _list_view(kind: Kind, rows: Sequence[Mapping[str, Any]]) -> Table:
             "parameters": format_count,
             "num_hidden_layers": str,
             "hidden_size": str,
+            "source": str,
         },
         "accelerators": {
             "name": str,
@@ -149,6 +150,7 @@ def _list_view(kind: Kind, rows: Sequence[Mapping[str, Any]]) -> Table:
             "memory_from": str,
             "memory_bandwidth": format_bandwidth,
             "link_bandwidth": format_bandwidth,
+            "source": str,
         },
         "nodes": {
             "name": str,
@@ -156,6 +158,7 @@ def _list_view(kind: Kind, rows: Sequence[Mapping[str, Any]]) -> Table:
             "gpus_per_host": str,
             "link_domain": str,
             "nic_bandwidth_per_accelerator": format_bandwidth,
+            "source": str,
         },
     }
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

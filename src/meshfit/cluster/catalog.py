@@ -1,23 +1,26 @@
 """The accelerators and node types that meshfit ships figures of.
 
 The figures are in ``data/*.csv``, one row each, with their source; ``unverified`` names the
-columns whose figure is from memory or nominal.
+columns whose figure is from memory or nominal. A person's own file goes before them
+(``meshfit.user_catalogue``).
 """
 
 import csv
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Literal, TypeVar, cast
 
-from meshfit.cluster.topology import AcceleratorSpec, DeviceType, LevelKind
+from meshfit.cluster.entries import (
+    DEFAULT_MATMUL_FRACTION,
+    AcceleratorEntry,
+    NodeType,
+    normal_spelling,
+)
+from meshfit.cluster.topology import AcceleratorSpec, DeviceType
+from meshfit.cluster.user_entries import own_accelerator, own_node_type, with_own
 from meshfit.errors import InputError, nearest_name
-
-DEFAULT_MATMUL_FRACTION = 0.75
-"""Share of the dense peak that large matmuls reach, where no measurement is known: the measured
-ones (``matmul_bf16_flops_per_s``) lie between 0.51 (MI300X) and 0.97 (Gaudi2), most near 0.8."""
+from meshfit.user_catalogue import user_catalogue
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8")
 
@@ -25,68 +28,16 @@ Row = Mapping[str, str]
 Entry = TypeVar("Entry", "AcceleratorEntry", "NodeType")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AcceleratorEntry:
-    """One row of the catalogue.
-
-    Attributes:
-        memory_from: who reports ``spec.memory_bytes``: ``nvidia-smi``, ``rocm-smi``, ``torch``
-            (its total memory), or ``label`` (the product's figure, in GiB).
-        link_bytes_per_s: scale-up link of one accelerator in one direction (for a mesh or a torus
-            that of one link); 0 without one.
-        unverified: columns whose figure is from memory or nominal.
-    """
-
-    spec: AcceleratorSpec
-    aliases: tuple[str, ...]
-    vendor: str
-    memory_from: str
-    link_bytes_per_s: float
-    link_kind: str
-    unverified: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeType:
-    """How accelerators are joined inside a host, and what leaves it.
-
-    Attributes:
-        accelerators: names of what it is sold with; for an accelerator the first node type that
-            names it is the default one.
-        gpus_per_host: accelerators that one operating system sees.
-        link_kind: of the scale-up link; None: PCIe only.
-        link_domain: accelerators that the link joins (72 in an NVL72 rack, 2 in bridged pairs).
-        link_bytes_per_s: the link's rate where it is not the accelerator's own figure.
-        nic_bytes_per_s: of the network cards, per accelerator and direction; None: not known.
-    """
-
-    name: str
-    aliases: tuple[str, ...]
-    accelerators: tuple[str, ...]
-    gpus_per_host: int
-    link_kind: LevelKind | None
-    link_domain: int
-    link_bytes_per_s: float | None
-    num_nics: int | None
-    nic_bytes_per_s: float | None
-    rails: bool
-    oversubscription: float | None
-    source: str
-    unverified: tuple[str, ...]
-
-
 def accelerators() -> tuple[AcceleratorEntry, ...]:
-    """Every accelerator of the catalogue, in its order."""
-    return _read("accelerators.csv", _accelerator)
+    """Every accelerator, the person's own first, then the shipped ones that it does not replace."""
+    own = user_catalogue().accelerators
+    return with_own(_read("accelerators.csv", _accelerator), own, own_accelerator)
 
 
 def node_types() -> tuple[NodeType, ...]:
-    """Every node type of the catalogue, in its order."""
-    return _read("node_types.csv", _node_type)
+    """Every node type, the person's own first, then the shipped ones that it does not replace."""
+    own = user_catalogue().node_types
+    return with_own(_read("node_types.csv", _node_type), own, own_node_type)
 
 
 def accelerator(name: str) -> AcceleratorSpec:
@@ -119,30 +70,19 @@ def default_node_type(accelerator_name: str) -> NodeType | None:
 
 def is_known(name: str, entries: Iterable[Entry]) -> bool:
     """Whether ``name`` spells one of the entries."""
-    return _normal(name) in {
-        _normal(spelling) for entry in entries for spelling in _spellings(entry)
-    }
-
-
-def _spellings(entry: Entry) -> tuple[str, ...]:
-    return (entry.name, *entry.aliases)
+    wanted = normal_spelling(name)
+    return any(entry.is_spelt(wanted) for entry in entries)
 
 
 def _find(name: str, entries: tuple[Entry, ...], what: str) -> Entry:
-    by_spelling = {_normal(spelling): entry for entry in entries for spelling in _spellings(entry)}
-    found = by_spelling.get(_normal(name))
+    wanted = normal_spelling(name)
+    found = next((entry for entry in entries if entry.is_spelt(wanted)), None)
     if found is not None:
         return found
-    known = [spelling for entry in entries for spelling in _spellings(entry)]
+    known = [spelling for entry in entries for spelling in entry.spellings]
     nearest = nearest_name(name, known)
     hint = f"did you mean {nearest}?" if nearest else "`meshfit catalogue` lists the known ones"
     raise InputError(f"unknown {what} {name!r}; {hint}")
-
-
-def _normal(name: str) -> str:
-    """A spelling without case, punctuation and the unit of its memory size (80G, 80GB, 80 GiB)."""
-    without_unit = re.sub(r"(?<=\d)\s*gi?b?(?![a-z0-9])", "", name.lower())
-    return re.sub(r"[^a-z0-9]", "", without_unit)
 
 
 @cache

@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 
 from meshfit.cluster.catalog import (
-    AcceleratorEntry,
-    NodeType,
     accelerator_entry,
     accelerators,
     default_node_type,
@@ -13,6 +11,7 @@ from meshfit.cluster.catalog import (
     node_type,
     node_types,
 )
+from meshfit.cluster.entries import AcceleratorEntry, NodeType
 from meshfit.cluster.topology import Level, LevelKind, Source, Topology
 from meshfit.errors import InputError
 

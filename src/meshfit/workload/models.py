@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meshfit.errors import InputError, nearest_name
+from meshfit.user_catalogue import user_catalogue, user_catalogue_path
 from meshfit.workload.config_file import path_exists, read_config
 from meshfit.workload.families import read_family
 from meshfit.workload.families.keys import shown
@@ -16,9 +17,14 @@ from meshfit.workload.hub_cache import cached_config, hub_cache
 from meshfit.workload.model import ModelSpec
 
 
-@cache
 def catalogue() -> Mapping[str, Mapping[str, Any]]:
-    """Lower-case name -> ``config`` (as in config.json) and ``source`` of its figures."""
+    """Lower-case name -> ``config`` (as in config.json, or the path of one) and ``source`` of its
+    figures; a person's own entries go before shipped ones."""
+    return {**_shipped(), **_own()}
+
+
+@cache
+def _shipped() -> Mapping[str, Mapping[str, Any]]:
     text = resources.files("meshfit.workload").joinpath("models.json").read_text("utf-8")
     models: dict[str, dict[str, Any]] = json.loads(text)
     return models
@@ -35,9 +41,28 @@ def read_model(name_or_path: str, base: Path | None = None) -> ModelSpec:
         InputError: there is none of these, or its config cannot be right.
     """
     name = name_or_path.lower()
-    if name in catalogue():
-        return read_family(name, catalogue()[name]["config"])
+    if (entry := catalogue().get(name)) is not None:
+        config = entry["config"]
+        return read_family(name, read_config(config) if isinstance(config, Path) else config)
     return read_family(name_or_path, read_config(_locate(name_or_path, base or Path())))
+
+
+def _own() -> dict[str, dict[str, Any]]:
+    """Models of the person's catalogue; paths count from its folder."""
+    path = user_catalogue_path()
+    if path is None:
+        return {}
+    models = {}
+    for name, given in user_catalogue().models.items():
+        config = given if isinstance(given, str) else given.config
+        source = None if isinstance(given, str) else given.source
+        models[name.lower()] = {
+            "config": path.parent / Path(config).expanduser()
+            if isinstance(config, str)
+            else config,
+            "source": source or f"{path}",
+        }
+    return models
 
 
 def _locate(name_or_path: str, base: Path) -> Path:
