@@ -1,6 +1,6 @@
 """Reading the YAML files a person writes, and saying what is wrong with them in one line each."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -12,22 +12,18 @@ from meshfit.errors import InputError, nearest_name
 Model = TypeVar("Model", bound=BaseModel)
 
 _MOST_PROBLEMS = 8
+_MOST_BYTES = 2**20  # no file that a person writes is near this size; a device never ends
 
 
 def read_yaml_mapping(path: Path) -> dict[str, Any]:
     """The mapping a YAML file holds.
 
     Raises:
-        InputError: no such file, not YAML (with line and column), or not a mapping.
+        InputError: no such file, not YAML (with line and column), a key twice, or not a mapping.
     """
+    text = _read_text(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a UTF-8 text file (byte {error.start})") from None
-    try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, _UniqueKeyLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -37,6 +33,36 @@ def read_yaml_mapping(path: Path) -> dict[str, Any]:
         found = "nothing" if document is None else type(document).__name__
         raise InputError(f"{path} must hold keys and values (a mapping); found {found}")
     return document
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:  # a name that no file can have
+        raise InputError(f"cannot read {str(path)!r}: {error}") from None
+    if len(content) > _MOST_BYTES:
+        raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB, so no file of meshfit's")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a UTF-8 text file (byte {error.start})") from None
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML forbids a key twice in one mapping; PyYAML silently takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value!r} is there twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def validate(kind: type[Model], document: Mapping[str, Any], source: str) -> Model:
@@ -49,15 +75,30 @@ def validate(kind: type[Model], document: Mapping[str, Any], source: str) -> Mod
     try:
         return kind.model_validate(dict(document))
     except ValidationError as error:
-        problems = [_explain(kind, problem) for problem in error.errors()]
+        problems = _explained(kind, error.errors())
         more = len(problems) - _MOST_PROBLEMS
         lines = problems[:_MOST_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
         raise InputError(f"{source}: " + "\n".join(lines)) from None
 
 
-def _explain(kind: type[BaseModel], problem: Any) -> str:
-    location = tuple(str(part) for part in problem["loc"] if not _is_type_tag(part))
+def _explained(kind: type[BaseModel], problems: Sequence[Any]) -> list[str]:
+    """One line a key. A key that may be of several types has a problem with each of them: those of
+    the type that went deepest count, or all of them together."""
+    tags = _type_tags(kind)
+    by_key: dict[tuple[str, ...], list[Any]] = {}
+    for problem in problems:
+        by_key.setdefault(_without_tags(problem, tags), []).append(problem)
+    deepest = [key for key in by_key if not any(_is_inside(other, key) for other in by_key)]
+    return [_explain(kind, key, by_key[key]) for key in deepest]
+
+
+def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
+    return len(inner) > len(outer) and inner[: len(outer)] == outer
+
+
+def _explain(kind: type[BaseModel], location: tuple[str, ...], problems: Sequence[Any]) -> str:
     key = ".".join(location)
+    problem = problems[0]
     value = problem.get("input")
     match problem["type"]:
         case "extra_forbidden":
@@ -69,19 +110,45 @@ def _explain(kind: type[BaseModel], problem: Any) -> str:
         case "missing":
             return f"{key!r} is missing"
         case "literal_error":
-            return f"{key}: {value!r} is not one of {problem['ctx']['expected']}"
+            return f"{key}: {_short(value)} is not one of {problem['ctx']['expected']}"
         case _:
-            message = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-            return f"{key}: {_short(value)} is not allowed; expected {message}"
+            expected = " or ".join(dict.fromkeys(_expected(problem) for problem in problems))
+            return f"{key}: {_short(value)} is not allowed; expected {expected}"
 
 
-def _is_type_tag(part: object) -> bool:
-    """Pydantic puts the tried type of a union into the location (``str``, ``dict[str,any]``)."""
-    return isinstance(part, str) and (
-        part in ("str", "int", "float", "bool", "none")
-        or "[" in part
-        or part.startswith("function-")
-    )
+def _expected(problem: Any) -> str:
+    """What pydantic expects, in the words of a YAML file."""
+    match problem["type"]:
+        case "dict_type" | "model_type" | "mapping_type":
+            return "keys and values"
+        case "literal_error":
+            return f"one of {problem['ctx']['expected']}"
+        case _:
+            message = str(problem["msg"]).removeprefix("Value error, ")
+            message = message.removeprefix("Input should be ").partition(", unable")[0]
+            return message.replace("a valid ", "a ").replace("a integer", "an integer")
+
+
+def _without_tags(problem: Any, tags: Collection[str]) -> tuple[str, ...]:
+    """Where the problem is. Pydantic puts the tried type of a union into the location, too."""
+    *outer, last = map(str, problem["loc"])
+    is_key = problem["type"] in ("extra_forbidden", "missing")
+    kept = [part for part in outer if not _is_tag(part, tags)]
+    return (*kept, last) if is_key or not _is_tag(last, tags) else tuple(kept)
+
+
+def _is_tag(part: str, tags: Collection[str]) -> bool:
+    return part in tags or "[" in part or part.startswith(("function-", "constrained-"))
+
+
+def _type_tags(kind: type[BaseModel]) -> set[str]:
+    """What pydantic calls the types below ``kind``: ``str``, ``int``, ``LayoutFile``."""
+    tags = {"str", "int", "float", "bool", "none"}
+    for field in kind.model_fields.values():
+        nested = _model_in(field.annotation)
+        if nested is not None:
+            tags |= {nested.__name__} | _type_tags(nested)
+    return tags
 
 
 def _model_at(kind: type[BaseModel], location: tuple[str, ...]) -> type[BaseModel]:
