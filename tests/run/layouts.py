@@ -40,6 +40,8 @@ class Case:
     masked: bool = False
     """Whether most labels of some sequences are padding, so that ranks count unequal tokens."""
 
+    optimizer: str = "adamw"
+
     @property
     def layout(self) -> LayoutSpec:
         return make_layout(self.keys)
@@ -48,11 +50,12 @@ class Case:
     def reference(self) -> "Case":
         """The same work in one process."""
         return Case(model=self.model, precision=self.precision, masked=self.masked,
-                    keys={"micro_batch_size": GLOBAL_BATCH_SIZE})  # fmt: skip
+                    optimizer=self.optimizer, keys={"micro_batch_size": GLOBAL_BATCH_SIZE})  # fmt: skip
 
     @property
     def name(self) -> str:
         extras = [self.precision] * (self.precision != "fp32") + ["masked"] * self.masked
+        extras += [self.optimizer] * (self.optimizer != "adamw")
         return " ".join([self.model, *extras, self.layout.label])
 
     @property
@@ -61,14 +64,15 @@ class Case:
             sequence_length=SEQUENCE_LENGTH,
             global_batch_size=GLOBAL_BATCH_SIZE,
             precision=PRECISIONS[self.precision],
+            optimizer=self.optimizer,
             learning_rate=1e-3,
             data=DataSpec(seed=3),
         )
 
 
-def _cases(model: str, *layouts: str, precision: str = "fp32", masked: bool = False) -> list[Case]:
+def _cases(model: str, *layouts: str, **options: Any) -> list[Case]:
     keys = [dict(map(_key, layout.split(","))) for layout in layouts]
-    return [Case(model=model, keys=k, precision=precision, masked=masked) for k in keys]
+    return [Case(model=model, keys=k, **options) for k in keys]
 
 
 def _key(text: str) -> tuple[str, Any]:
@@ -130,4 +134,6 @@ CASES: list[Case] = [
             precision="bf16_mixed"),
     *_cases("llama", "dp_replicate=4", "dp_shard=4", "pp=4", "pp=2,dp_replicate=2",
             "dp_replicate=2,tp=2,micro_batch_size=4", masked=True),
+    *_cases("llama", "dp_shard=2,tp=2,micro_batch_size=4", "dp_shard=4,zero_stage=1",
+            "pp=2,dp_replicate=2,micro_batch_size=2", optimizer="sgd"),
 ]  # fmt: skip

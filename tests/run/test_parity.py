@@ -48,8 +48,8 @@ def find(model: str, layout: str, precision: str = "fp32") -> Case:
     (case,) = [
         case
         for case in CASES
-        if (case.model, case.layout.label, case.precision, case.masked)
-        == (model, layout, precision, False)
+        if (case.model, case.layout.label, case.precision, case.masked, case.optimizer)
+        == (model, layout, precision, False, "adamw")
     ]
     return case
 

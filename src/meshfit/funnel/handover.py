@@ -5,7 +5,7 @@ from pathlib import Path
 
 from meshfit.breakdown import Prediction
 from meshfit.compare.candidate import MeasuredCandidate
-from meshfit.engines.native.files import export
+from meshfit.engines.native.files import UNVERIFIED, export
 from meshfit.funnel.folder import RunFolder
 from meshfit.funnel.planning import estimate_candidates
 from meshfit.job.spec import Job
@@ -24,11 +24,29 @@ def export_winner(job: Job, winner: MeasuredCandidate, folder: RunFolder) -> lis
     """Writes the winner's launch files beside its run, from the same initial weights."""
     drawn = folder.weights("full") / "weights"
     weights = str(job.weights or Path(os.path.relpath(drawn, folder.export)))
-    return _write(job, winner.layout, winner.predicted, weights, folder.export)
+    return _write(
+        job, winner.layout, winner.predicted, weights, folder.export, status=_proved(winner)
+    )
+
+
+def _proved(winner: MeasuredCandidate) -> str:
+    """What the sweep knows of the winner's layout, for the header of its files."""
+    assert winner.parity is not None
+    against = winner.parity.kind.replace("_", " ")
+    return (
+        f"meshfit ran this layout ({winner.tokens_per_s:,.0f} tokens/s, parity {against}); "
+        f"this file itself has not been run"
+    )
 
 
 def _write(
-    job: Job, layout: LayoutSpec, prediction: Prediction | None, weights: str | None, folder: Path
+    job: Job,
+    layout: LayoutSpec,
+    prediction: Prediction | None,
+    weights: str | None,
+    folder: Path,
+    *,
+    status: str = UNVERIFIED,
 ) -> list[Path]:
     files = export(
         layout,
@@ -37,6 +55,7 @@ def _write(
         weights=weights,
         steps=job.run.steps,
         prediction=prediction,
+        status=status,
     )
     folder.mkdir(parents=True, exist_ok=True)
     paths = []

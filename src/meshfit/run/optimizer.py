@@ -19,8 +19,9 @@ def build_optimizer(
     options: dict[str, Any] = {
         "lr": training.learning_rate,
         "weight_decay": training.weight_decay,
-        "fused": True,
     }
+    if training.optimizer == "adamw":  # DTensor has no rule for SGD's fused kernel
+        options["fused"] = True
     optimizer_class = _CLASSES[training.optimizer]
     if mesh.layout.zero_stage != 1 or mesh.layout.dp_shard == 1:
         return optimizer_class(parameters, **options)

@@ -27,7 +27,7 @@ from meshfit.workload.training import DataSpec, TrainingSpec
 WRITTEN_FOR: Mapping[str, str] = {"meshfit": __version__, "torch": "2.13", "transformers": "5.24"}
 """What the templates were written and tested against."""
 
-UNVERIFIED = "unverified: this file has not been run."
+UNVERIFIED = "unverified: this file has not been run"
 
 _CLASSES: Mapping[str, tuple[str, str]] = {
     "llama": ("LlamaConfig", "LlamaForCausalLM"),
@@ -36,6 +36,9 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel"),
 }
+RUNNABLE_MODEL_TYPES: tuple[str, ...] = tuple(_CLASSES)
+"""Values of ``model_type`` that the runner and its exported script know."""
+
 _SCHEDULES: Mapping[str, str] = {
     "gpipe": "ScheduleGPipe",
     "1f1b": "Schedule1F1B",
