@@ -4,6 +4,7 @@ Inside meshfit every number is in base units and its name says so (``_bytes``, `
 ``_bytes_per_s``). Memory is shown in GiB, bandwidth in decimal GB/s, time in ms.
 """
 
+import math
 import re
 
 from meshfit.errors import InputError
@@ -25,7 +26,13 @@ def _split(text: str, what: str, example: str) -> tuple[float, str]:
     match = _QUANTITY.match(text)
     if match is None:
         raise InputError(f"{text!r} is not a {what}; write it like {example}")
-    return float(match.group(1)), match.group(2) or ""
+    return _finite(float(match.group(1)), text, what), match.group(2) or ""
+
+
+def _finite(number: float, value: str | float, what: str) -> float:
+    if not math.isfinite(number):
+        raise InputError(f"{value!r} is not a {what}: it must be a finite number")
+    return number
 
 
 def _unit(unit: str, table: dict[str, float] | dict[str, int], text: str, what: str) -> float:
@@ -58,7 +65,7 @@ def parse_bandwidth(value: str | float) -> float:
         InputError: not a rate.
     """
     if isinstance(value, int | float):
-        return float(value)
+        return _finite(float(value), value, "bandwidth")
     number, unit = _split(value, "bandwidth", "'450 GB/s' or '400 Gbit/s'")
     stem, _, per = unit.partition("/")
     bits = {"Kb": 1e3, "Mb": 1e6, "Gb": 1e9, "Tb": 1e12}
@@ -79,7 +86,7 @@ def parse_duration(value: str | float) -> float:
         InputError: not a number with a time unit.
     """
     if isinstance(value, int | float):
-        return float(value)
+        return _finite(float(value), value, "duration")
     number, unit = _split(value, "duration", "'14 us'")
     return number * _unit(unit or "s", _TIME_UNITS, value, "duration")
 

@@ -82,6 +82,11 @@ def test_a_batch_in_tokens_may_be_meant_in_powers_of_two(write, batch, sequence,
         ("32", "2.5", "sequence_length: 2.5"),
         ("8 sequences", "-8", "global_batch"),
         ("8 sequences", "0 sequences", "greater than 0"),
+        ("8 sequences", "true", "global_batch: True is not allowed"),
+        ("8 sequences", "5T sequences", "at most 2,147,483,647"),
+        ("8 sequences", "1e999 sequences", "finite"),
+        ("32", "1000000000000", "sequence_length.*less than 2147483648"),
+        ("fp32", "fp32, weight_decay: .inf", "weight_decay: inf is not allowed.*finite"),
         ("8 sequences", "8 bananas", "128 sequences"),
         ("8 sequences", "100 tokens", "nearest 96 or 128 tokens"),
         ("fp32", "fp31", "precision"),
@@ -117,6 +122,11 @@ def test_a_model_that_is_not_json_is_refused_with_its_place(write):
         ("{steps: 5, warmup: 5}", "steps must be at least 6"),
         ("{deadline: 0 s}", "run.deadline"),
         ("{budget: 4 bananas}", "4 GPU-h"),
+        ("{budget: 1.2.3 GPU-h}", "4 GPU-h"),
+        ("{deadline: .nan}", "run.deadline: nan is not allowed.*finite"),
+        ("{hang: 1e999 s}", "finite"),
+        ("{hang: true}", "run.hang: True is not allowed"),
+        ("{repeats: 1000000}", "run.repeats.*1000"),
         ("{shortlist: 0}", "run.shortlist"),
     ],
 )
@@ -132,6 +142,8 @@ def test_a_search_bound_may_be_one_value_or_a_list(write):
     assert job.headroom_fraction == 0.25
     with pytest.raises(InputError, match="empty list"):
         read_job(write(JOB + "search: {tp: []}\n"))
+    with pytest.raises(InputError, match=r"zero_stage.*less than or equal to 3"):
+        read_job(write(JOB + "search: {zero_stage: 4}\n"))
 
 
 def test_a_baseline_is_a_layout_or_a_file_of_one(write):

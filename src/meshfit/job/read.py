@@ -25,6 +25,9 @@ HIGHEST_JUDGED_LEARNING_RATE = 1e-3
 
 _SCHEDULE_SPELLINGS = {
     "gpipe": "gpipe",
+MOST_SEQUENCES = 2**31 - 1
+"""Of one optimizer step: beyond it, products of counts would not fit the integers of the rules."""
+
     "1f1b": "1f1b",
     "interleaved1f1b": "interleaved_1f1b",
     "interleaved": "interleaved_1f1b",
@@ -166,6 +169,17 @@ def _training(file: WorkloadFile, base: Path, notes: list[str]) -> TrainingSpec:
 
 def _global_batch(value: str | int, sequence_length: int, notes: list[str]) -> int:
     """Sequences of one optimizer step, from ``128 sequences``, ``4M tokens`` or a bare number.
+    """Sequences of one optimizer step."""
+    sequences = _sequences(value, sequence_length, notes)
+    if sequences > MOST_SEQUENCES:
+        raise InputError(
+            f"workload.global_batch {value!r} is {sequences:,} sequences a step; it takes at most "
+            f"{MOST_SEQUENCES:,}"
+        )
+    return sequences
+
+
+def _sequences(value: str | int, sequence_length: int, notes: list[str]) -> int:
 
     Token counts of the field are often binary (4M for 4,194,304): when the decimal reading is not
     a whole number of sequences but the binary one is, the binary one is meant, and noted.
@@ -251,7 +265,7 @@ def _device_seconds(text: str | None) -> float | None:
     """Accelerator-seconds from ``4 GPU-h`` (``4 rank-h`` on CPU ranks)."""
     if text is None:
         return None
-    match = re.fullmatch(r"\s*([0-9.]+)\s*(?:GPU|rank)-(h|min|s)\s*", text, re.IGNORECASE)
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(?:GPU|rank)-(h|min|s)\s*", text, re.IGNORECASE)
     if match is None or float(match.group(1)) <= 0:
         raise InputError(f"run.budget {text!r}: write it like '4 GPU-h' or '30 rank-min'")
     return float(match.group(1)) * {"h": 3600, "min": 60, "s": 1}[match.group(2).lower()]

@@ -2,11 +2,24 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 SCHEMA_VERSION = 1
 
-Count = Annotated[int, Field(gt=0, strict=True)]
+Count = Annotated[int, Field(gt=0, lt=2**31, strict=True)]
+Launches = Annotated[int, Field(gt=0, le=1000, strict=True)]
+ZeroStage = Annotated[int, Field(ge=0, le=3, strict=True)]
+
+
+def _no_truth_value(value: Any) -> Any:
+    """True is 1 to Python; to a person it is no number."""
+    if isinstance(value, bool):
+        raise ValueError("a number")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
+"""A finite number; as text, too, since YAML reads ``1e-3`` as one."""
 
 
 class Strict(BaseModel):
@@ -18,7 +31,7 @@ class Strict(BaseModel):
 class DataFile(Strict):
     source: Literal["synthetic", "text"] = "synthetic"
     path: str | None = None
-    seed: Annotated[int, Field(ge=0, strict=True)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
 
 
 class WorkloadFile(Strict):
@@ -26,12 +39,12 @@ class WorkloadFile(Strict):
     method: Literal["full"] = "full"
     sequence_length: Count
     documents: Literal["packed"] = "packed"
-    global_batch: str | int
+    global_batch: str | Count
     precision: Literal["fp32", "bf16_mixed"] = "bf16_mixed"
     optimizer: Literal["adamw", "sgd"] = "adamw"
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    max_grad_norm: Annotated[float, Field(gt=0)] | None = 1.0
+    learning_rate: Annotated[Number, Field(gt=0)] = 1e-3
+    weight_decay: Annotated[Number, Field(ge=0)] = 0.01
+    max_grad_norm: Annotated[Number, Field(gt=0)] | None = 1.0
     data: DataFile = DataFile()
 
 
@@ -50,7 +63,7 @@ class LayoutFile(Strict):
     stage_layers: list[Count] | None = None
     ep: Count | None = None
     etp: Count | None = None
-    zero_stage: Annotated[int, Field(ge=0, le=3, strict=True)] | None = None
+    zero_stage: ZeroStage | None = None
     reshard_after_forward: bool | None = None
     micro_batch_size: Count | None = None
     recompute: str | None = None
@@ -70,21 +83,21 @@ class SearchFile(Strict):
     schedule: str | list[str] | None = None
     ep: Count | list[Count] | None = None
     etp: Count | list[Count] | None = None
-    zero_stage: int | list[int] | None = None
+    zero_stage: ZeroStage | list[ZeroStage] | None = None
     micro_batch_size: Count | list[Count] | None = None
     recompute: str | list[str] | None = None
-    headroom: str | float = "10%"
+    headroom: str | Number = "10%"
 
 
 class RunFile(Strict):
-    shortlist: Count = 4
-    repeats: Count = 2
+    shortlist: Launches = 4
+    repeats: Launches = 2
     steps: Count = 20
     warmup: Annotated[int, Field(ge=0, strict=True)] = 5
     parity: Literal["auto", "single_process", "reduced"] = "auto"
-    deadline: str | float = "15 min"
-    hang: str | float = "3 min"
-    threads_per_rank: Count = 1
+    deadline: str | Number = "15 min"
+    hang: str | Number = "3 min"
+    threads_per_rank: Annotated[int, Field(gt=0, le=1024, strict=True)] = 1
     port: Annotated[int, Field(ge=0, le=65535, strict=True)] | None = None
     budget: str | None = None
 
