@@ -3,6 +3,12 @@
 import json
 from pathlib import Path
 
+from meshfit.breakdown import MemoryBreakdown
+from meshfit.job.read import read_job
+from meshfit.job.spec import Job
+from meshfit.mesh.spec import make_layout
+from meshfit.record.schema import ParameterGradient, RankReport, RunResult
+
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -36,3 +42,34 @@ def write_job(folder: Path, more: str = "") -> Path:
     path = folder / "job.yaml"
     path.write_text(JOB + more)
     return path
+
+
+DDP = make_layout({"dp_replicate": 2})
+FSDP2 = make_layout({"dp_shard": 2})
+
+
+def read_small_job(folder: Path, more: str = "") -> Job:
+    return read_job(write_job(folder, more))
+
+
+def result(loss: float = 5.0) -> RunResult:
+    """What a worker on two ranks may have found."""
+    steps = 6
+    return RunResult(
+        losses=(loss,) * steps,
+        gradient_norms=(1.0,) * steps,
+        useful_tokens_per_step=128,
+        gradients=(ParameterGradient(name="lm_head.weight", error=0.0, ratio=1.0),),
+        ranks=tuple(
+            RankReport(
+                rank=rank,
+                host="host",
+                step_s=(0.1,) * steps,
+                input_wait_s=(0.0,) * steps,
+                memory=MemoryBreakdown(parameters=100),
+            )
+            for rank in range(2)
+        ),
+        environment={"torch": "2.13.0"},
+        sample_ids=((0, 1, 2, 3),) * 5,
+    )

@@ -1,43 +1,39 @@
 """``meshfit fit`` and ``meshfit run``: plan, shortlist, run for real, compare, name one winner."""
 
-import hashlib
 import importlib.util
-import json
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from meshfit import __version__
 from meshfit.compare.candidate import MeasuredCandidate, measured_candidate
 from meshfit.compare.choose import Choice, choose
+from meshfit.engines.native.files import RUNNABLE_MODEL_TYPES
 from meshfit.errors import InputError, NothingFitsError
 from meshfit.funnel.checking import require_legal
 from meshfit.funnel.fit_document import fit_document
 from meshfit.funnel.folder import RunFolder
 from meshfit.funnel.handover import export_winner
 from meshfit.funnel.plan_document import plan_document
-from meshfit.funnel.planning import Plan, estimate_candidates, make_plan
+from meshfit.funnel.planning import Plan, make_plan
 from meshfit.funnel.progress import Progress
-from meshfit.funnel.proof import plan_proof
 from meshfit.funnel.shortlist import shortlist
-from meshfit.funnel.sweep import SweepEnd, run_sweep
+from meshfit.funnel.sweep import SweepEnd, left_to_run, run_sweep
+from meshfit.funnel.sweep_plan import make_sweep_plan, plan_hash, plan_in
 from meshfit.funnel.tasks import Task, TaskList
 from meshfit.job.spec import Job
 from meshfit.launch.orphans import end_orphans
-from meshfit.mesh.candidates import Candidates
+from meshfit.launch.supervise import port_problem
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.files import read_sweep_plan, write_json_atomically
+from meshfit.record.files import write_json_atomically
 from meshfit.record.lock import folder_lock
-from meshfit.record.schema import PlannedLayout, SweepPlan
+from meshfit.record.schema import SweepPlan
+from meshfit.record.store import RecordStore
 from meshfit.report.documents import FitDocument
 from meshfit.report.page import render_page
 from meshfit.units import format_bytes, format_duration
-from meshfit.workload.corpus import open_corpus
 
 START_UP_S = 20.0
 """Guess of what one launch takes before its first step, for the announcement of the cost."""
@@ -64,7 +60,7 @@ def fit(job: Job, *, out: Path | None, console: Console) -> FitEnd:
         NothingFitsError: no legal layout fits the memory.
         RunError: what every launch rests on failed.
     """
-    return _sweep(job, lambda: _shortlisted(job), out=out, console=console)
+    return _sweep(job, plan_hash(job), lambda: _shortlisted(job), out=out, console=console)
 
 
 def run_one(job: Job, *, out: Path | None, console: Console) -> FitEnd:
@@ -78,32 +74,33 @@ def run_one(job: Job, *, out: Path | None, console: Console) -> FitEnd:
     if layout is None:
         raise InputError("no layout to run: give `layout:` in the job or --layout tp=4,pp=2")
     require_legal(job, layout)
-    return _sweep(job, lambda: ([layout], {}), out=out, console=console)
-
-
-def plan_hash(job: Job) -> str:
-    """Identity of everything that decides a sweep's result; equal hashes may share rows."""
-    weights = (
-        sorted((p.name, p.stat().st_size) for p in job.weights.iterdir()) if job.weights else []
-    )
-    what = [job.identity, dict(job.model.config), weights, job.profile.name, __version__]
-    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
+    key = plan_hash(job, only=layout)
+    return _sweep(job, key, lambda: ([layout], {}), out=out, console=console)
 
 
 def _sweep(
-    job: Job, choose_layouts: LayoutChooser, *, out: Path | None, console: Console
+    job: Job, key: str, choose_layouts: LayoutChooser, *, out: Path | None, console: Console
 ) -> FitEnd:
     _require_runnable(job)
-    key = plan_hash(job)
     folder = RunFolder(out or Path("meshfit-runs") / f"{job.name}-{key[:8]}")
     with folder_lock(folder.root):
         for ended in end_orphans(folder.root):
             console.print(f"ended a process left over from an earlier run: {ended}")
-        plan = _plan_of(job, key, folder, choose_layouts)
+        plan = plan_in(folder.plan, key) or _decide(job, key, folder, choose_layouts)
         tasks = list(TaskList(job, plan, folder))
-        _announce(job, plan, tasks, console)
+        left = left_to_run(tasks, RecordStore(folder.root).records(key))
+        if left:
+            _announce(job, plan, left, console)
         end = run_sweep(tasks, run=job.run, folder=folder, progress=Progress(console))
         return _conclude(job, plan, end, folder)
+
+
+def _decide(job: Job, key: str, folder: RunFolder, choose_layouts: LayoutChooser) -> SweepPlan:
+    """A new plan, on the disk before anything runs."""
+    layouts, document = choose_layouts()
+    plan = make_sweep_plan(job, key, layouts, document)
+    write_json_atomically(folder.plan, plan)
+    return plan
 
 
 def _require_runnable(job: Job) -> None:
@@ -118,29 +115,20 @@ def _require_runnable(job: Job) -> None:
             f"{job.topology.num_accelerators} x {job.topology.accelerator.name}: `meshfit plan` "
             f"works for any cluster; for a run set `cluster: here`"
         )
+    model_type = job.model.config.get("model_type")
+    if model_type not in RUNNABLE_MODEL_TYPES:
+        raise InputError(
+            f"{job.model.name} is of model_type {model_type!r}, which this version does not run; "
+            f"it runs {', '.join(RUNNABLE_MODEL_TYPES)}, and `meshfit plan` takes any"
+        )
     missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
     if missing:
         raise InputError(f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'")
-    if job.run.port is not None:
-        _require_free_port(job.run.port)
-    open_corpus(
-        job.training.data,
-        vocab_size=job.model.vocab_size,
-        sequence_length=job.training.sequence_length,
-        global_batch_size=job.training.global_batch_size,
-    )
-
-
-def _require_free_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("localhost", port))
-        except OSError as error:
-            raise InputError(
-                f"run.port {port} cannot be used ({error.strerror}): choose another one, or leave "
-                f"run.port out to take a free one for each launch"
-            ) from None
+    if job.run.port is not None and (problem := port_problem(job.run.port)):
+        raise InputError(
+            f"run.{problem}: choose another one, or leave run.port out to take a free one for each "
+            f"launch"
+        )
 
 
 def _shortlisted(job: Job) -> tuple[list[LayoutSpec], Mapping[str, Any]]:
@@ -166,50 +154,17 @@ def _nothing_fits(plan: Plan) -> str:
     )
 
 
-def _plan_of(job: Job, key: str, folder: RunFolder, choose_layouts: LayoutChooser) -> SweepPlan:
-    """The plan in ``folder`` when it is of the same job, else a new one, written at once."""
-    if folder.plan.exists():
-        plan = read_sweep_plan(folder.plan)
-        if plan.plan_hash != key:
-            raise InputError(
-                f"{folder.root} holds the results of another job or version (plan "
-                f"{plan.plan_hash[:8]}, this one is {key[:8]}): choose another --out"
-            )
-        return plan
-    layouts, document = choose_layouts()
-    proof = plan_proof(job, layouts)
-    estimates, _ = estimate_candidates(job, Candidates.from_layouts(layouts))
-    plan = SweepPlan(
-        plan_hash=key,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        layouts=tuple(
-            PlannedLayout(layout=layout, prediction=estimates.prediction(index))
-            for index, layout in enumerate(layouts)
-        ),
-        baseline=job.baseline.label if job.baseline else None,
-        parity_kind=proof.kind,
-        parity_layout=proof.layout,
-        parity_config=proof.config,
-        parity_steps=proof.steps,
-        capacity_bytes=job.topology.accelerator.memory_bytes,
-        document=dict(document),
-    )
-    write_json_atomically(folder.plan, plan)
-    return plan
-
-
-def _announce(job: Job, plan: SweepPlan, tasks: Sequence[Task], console: Console) -> None:
-    """Prints what the sweep will cost before it costs it."""
+def _announce(job: Job, plan: SweepPlan, left: Sequence[Task], console: Console) -> None:
+    """Prints what the launches that are left will cost before they cost it."""
     world = job.topology.num_accelerators
     unit = "GPU" if job.topology.accelerator.device_type == "cuda" else "rank"
     expected = {p.layout.label: p.prediction.step_time.middle for p in plan.layouts}
     seconds = sum(
-        START_UP_S + task.request.steps * expected.get(task.request.candidate, 0.0)
-        for task in tasks
+        START_UP_S + task.request.steps * expected.get(task.request.candidate, 0.0) for task in left
     )
     console.print(
         f"{len(plan.layouts)} layouts x {job.run.repeats} repeats on {world} ranks: "
-        f"{len(tasks)} launches, about {format_duration(seconds)} "
+        f"{len(left)} launches, about {format_duration(seconds)} "
         f"({seconds * world / 3600:.2g} {unit}-h) if predictions hold and each takes "
         f"{START_UP_S:.0f} s to start",
         highlight=False,

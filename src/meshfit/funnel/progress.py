@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
-from meshfit.funnel.tasks import Task, TaskKey
+from meshfit.funnel.tasks import Task
 from meshfit.record.heartbeat import Heartbeat
 from meshfit.record.schema import Record
 from meshfit.units import format_duration
@@ -29,11 +29,11 @@ class Progress:
         self._seconds: list[float] = []
 
     @contextmanager
-    def watching(self, tasks: Sequence[Task], rows: Mapping[TaskKey, Record]) -> Iterator[None]:
-        """Shows the sweep of ``tasks`` until the block ends; ``rows`` are already done."""
-        self._total = len(tasks)
-        self._done = sum(task.key in rows for task in tasks)
-        self._seconds = [row.seconds for row in rows.values()]
+    def watching(self, *, total: int, left: int, rows: Sequence[Record]) -> Iterator[None]:
+        """Shows a sweep of ``total`` launches until the block ends; ``rows`` are of earlier ones."""
+        self._total = total
+        self._done = total - left
+        self._seconds = [row.seconds for row in rows]
         if self._done:
             self._console.print(
                 f"resuming: {self._done} of {self._total} launches are already done"
@@ -79,6 +79,10 @@ class Progress:
             soft_wrap=True,
         )
         self._show("")
+
+    def skip(self) -> None:
+        """A launch that is not needed any more."""
+        self._done += 1
 
     def _show(self, text: str) -> None:
         if self._bar is not None and self._bar_task is not None:

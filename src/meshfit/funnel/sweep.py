@@ -5,7 +5,7 @@ on (weights, reference) end the sweep when they fail.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,13 +13,11 @@ from meshfit.compare.parity import judge
 from meshfit.errors import RunError
 from meshfit.funnel.folder import RunFolder
 from meshfit.funnel.progress import Progress
-from meshfit.funnel.tasks import CANDIDATE_PURPOSES, Task, TaskKey, key_of
+from meshfit.funnel.tasks import CANDIDATE_PURPOSES, Task, key_of
 from meshfit.job.spec import RunSpec
 from meshfit.launch.supervise import launch
 from meshfit.record.schema import Parity, ParityKind, Purpose, Record, RunResult
 from meshfit.record.store import RecordStore
-
-Rows = Mapping[TaskKey, Record]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,34 +28,40 @@ class SweepEnd:
     not_run: tuple[str, ...]
 
 
+def left_to_run(tasks: Iterable[Task], rows: Sequence[Record]) -> list[Task]:
+    """Tasks without a result. That a layout failed is one, and so for its other repeats; that the
+    weights or the reference could not be made is none."""
+    return [task for task in tasks if not _is_settled(task, rows)]
+
+
 def run_sweep(
     tasks: Sequence[Task], *, run: RunSpec, folder: RunFolder, progress: Progress
 ) -> SweepEnd:
-    """Runs every task that has no row yet; resumes where an earlier process stopped.
-
-    A layout whose launch failed is not launched again: its row is the result.
+    """Runs every task that is left to run; resumes where an earlier process stopped.
 
     Raises:
         RunError: the weights or the reference could not be made.
         KeyboardInterrupt: passed on after the launch in progress has been ended; it leaves no row.
     """
     store = RecordStore(folder.root)
-    rows = {key_of(row): row for row in store.records(tasks[0].request.plan_hash)}
+    rows = store.records(tasks[0].request.plan_hash)
+    left = left_to_run(tasks, rows)
     not_run = []
-    with progress.watching(tasks, rows):
-        for task in tasks:
-            if task.key in rows or _has_failed(task, rows.values()):
+    with progress.watching(total=len(tasks), left=len(left), rows=rows):
+        for task in left:
+            if _is_settled(task, rows):  # another repeat has failed meanwhile
+                progress.skip()
                 continue
-            if task.is_candidate and _is_spent(rows.values(), run.budget_device_s):
+            if task.is_candidate and _is_spent(rows, run.budget_device_s):
                 not_run.append(task.title)
                 continue
             row = _run(task, run, folder, rows, progress)
             store.append(row)
-            rows[task.key] = row
+            rows.append(row)
             progress.finish(task, row)
             if not task.is_candidate and row.outcome != "ok":
                 raise RunError(_broken_ground(task, row, folder))
-    return SweepEnd(records=tuple(rows.values()), not_run=tuple(not_run))
+    return SweepEnd(records=tuple(rows), not_run=tuple(not_run))
 
 
 def device_seconds(rows: Iterable[Record]) -> float:
@@ -65,20 +69,23 @@ def device_seconds(rows: Iterable[Record]) -> float:
     return sum(row.seconds * row.layout.world_size for row in rows)
 
 
-def _has_failed(task: Task, rows: Iterable[Record]) -> bool:
-    """Whether an earlier launch of the task's layout did not end well."""
-    return task.is_candidate and any(
-        row.candidate == task.request.candidate and row.outcome != "ok"
-        for row in rows
-        if row.purpose in CANDIDATE_PURPOSES
-    )
+def _is_settled(task: Task, rows: Iterable[Record]) -> bool:
+    if task.is_candidate:
+        return any(
+            key_of(row) == task.key or row.outcome != "ok"
+            for row in rows
+            if row.candidate == task.request.candidate and row.purpose in CANDIDATE_PURPOSES
+        )
+    return any(key_of(row) == task.key and row.outcome == "ok" for row in rows)
 
 
 def _is_spent(rows: Iterable[Record], budget_device_s: float | None) -> bool:
     return budget_device_s is not None and device_seconds(rows) >= budget_device_s
 
 
-def _run(task: Task, run: RunSpec, folder: RunFolder, rows: Rows, progress: Progress) -> Record:
+def _run(
+    task: Task, run: RunSpec, folder: RunFolder, rows: Sequence[Record], progress: Progress
+) -> Record:
     """Launches ``task`` and says what became of it."""
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     started = time.monotonic()
@@ -97,7 +104,7 @@ def _run(task: Task, run: RunSpec, folder: RunFolder, rows: Rows, progress: Prog
         candidate=task.request.candidate,
         repeat=task.request.repeat,
         purpose=task.request.purpose,
-        layout=task.request.layout,
+        layout=task.layout,
         outcome="parity_failed" if parity and not parity.ok else ended.outcome,
         started_at=started_at,
         seconds=time.monotonic() - started,
@@ -109,7 +116,7 @@ def _run(task: Task, run: RunSpec, folder: RunFolder, rows: Rows, progress: Prog
     )
 
 
-def _judge(task: Task, result: RunResult, rows: Rows) -> Parity | None:
+def _judge(task: Task, result: RunResult, rows: Sequence[Record]) -> Parity | None:
     """The verdict on one finished launch; None for the plain layout others are compared with."""
     reference, kind = _reference_of(task, rows)
     if reference is None:
@@ -123,18 +130,18 @@ def _judge(task: Task, result: RunResult, rows: Rows) -> Parity | None:
     )
 
 
-def _reference_of(task: Task, rows: Rows) -> tuple[RunResult | None, ParityKind]:
+def _reference_of(task: Task, rows: Sequence[Record]) -> tuple[RunResult | None, ParityKind]:
     if task.request.reference is not None:
         kind: ParityKind = "reduced" if task.request.purpose == "parity" else "single_process"
         return _first_result(rows, "reference"), kind
-    plain = next((row for row in rows.values() if row.purpose == "measure" and row.result), None)
+    plain = next((row for row in rows if row.purpose == "measure" and row.result), None)
     if plain is None or plain.candidate == task.request.candidate:
         return None, "reference"
     return plain.result, "reference"
 
 
-def _first_result(rows: Rows, purpose: Purpose) -> RunResult | None:
-    results = (row.result for row in rows.values() if row.purpose == purpose)
+def _first_result(rows: Sequence[Record], purpose: Purpose) -> RunResult | None:
+    results = (row.result for row in rows if row.purpose == purpose)
     return next((result for result in results if result is not None), None)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,17 +18,18 @@ from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec, make_layout
 from meshfit.profile import EngineProfile
 from meshfit.units import parse_count, parse_duration, parse_fraction
-from meshfit.workload.models import read_model
+from meshfit.workload.config_file import is_folder
+from meshfit.workload.models import catalogue, read_model
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
 
 HIGHEST_JUDGED_LEARNING_RATE = 1e-3
 """Loss parity is judged at a small rate: rounding grows with the size of the steps."""
 
-_SCHEDULE_SPELLINGS = {
-    "gpipe": "gpipe",
 MOST_SEQUENCES = 2**31 - 1
 """Of one optimizer step: beyond it, products of counts would not fit the integers of the rules."""
 
+_SCHEDULE_SPELLINGS = {
+    "gpipe": "gpipe",
     "1f1b": "1f1b",
     "interleaved1f1b": "interleaved_1f1b",
     "interleaved": "interleaved_1f1b",
@@ -59,7 +61,6 @@ def read_job(
     file = validate(JobFile, read_yaml_mapping(path), str(path))
     base = path.resolve().parent
     notes: list[str] = []
-    model_path = _existing(base, file.model)
     given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
     profile, *others = _engines(file.engine if engine is None else engine)
     if to_run:
@@ -67,7 +68,7 @@ def read_job(
     return Job(
         name=file.name or (base.name if path.stem == "job" else path.stem),
         model=read_model(file.model, base),
-        weights=model_path if model_path and _holds_weights(model_path) else None,
+        weights=_given_weights(file.model, base),
         training=_training(file.workload, base, notes),
         topology=read_topology(file.cluster, base),
         profile=profile,
@@ -77,7 +78,7 @@ def read_job(
         search=_search(file.search),
         run=_run(file.run),
         headroom_fraction=parse_fraction(file.search.headroom),
-        identity=_identity(file, layout),
+        identity=_identity(file),
         notes=tuple(notes),
     )
 
@@ -168,7 +169,6 @@ def _training(file: WorkloadFile, base: Path, notes: list[str]) -> TrainingSpec:
 
 
 def _global_batch(value: str | int, sequence_length: int, notes: list[str]) -> int:
-    """Sequences of one optimizer step, from ``128 sequences``, ``4M tokens`` or a bare number.
     """Sequences of one optimizer step."""
     sequences = _sequences(value, sequence_length, notes)
     if sequences > MOST_SEQUENCES:
@@ -180,6 +180,7 @@ def _global_batch(value: str | int, sequence_length: int, notes: list[str]) -> i
 
 
 def _sequences(value: str | int, sequence_length: int, notes: list[str]) -> int:
+    """Sequences of one optimizer step, from ``128 sequences``, ``4M tokens`` or a bare number.
 
     Token counts of the field are often binary (4M for 4,194,304): when the decimal reading is not
     a whole number of sequences but the binary one is, the binary one is meant, and noted.
@@ -292,16 +293,19 @@ def _require_native(profile: EngineProfile, others: list[EngineProfile]) -> None
         )
 
 
-def _existing(base: Path, name: str) -> Path | None:
-    path = base / name
-    return path if path.is_dir() else None
+def _given_weights(model: str, base: Path) -> Path | None:
+    """The folder that the job names as its model, when it holds weights; None for random ones."""
+    if model.lower() in catalogue():
+        return None
+    folder = base / os.path.expanduser(model)  # noqa: PTH111 (as read_model finds its config)
+    return folder if is_folder(folder) and any(folder.glob("*.safetensors")) else None
 
 
-def _holds_weights(folder: Path) -> bool:
-    return any(folder.glob("*.safetensors"))
+def _identity(file: JobFile) -> str:
+    """Hash of the file's meaning (comments and order of keys left out).
 
-
-def _identity(file: JobFile, layout: str | None) -> str:
-    """Hash of the file's meaning (comments and order of keys left out)."""
-    document = file.model_dump(mode="json") | {"layout_override": layout}
+    Without the layout, which no sweep looks at, and without the port and the budget, which change
+    no result: a sweep that ended at its budget goes on with a larger one.
+    """
+    document = file.model_dump(mode="json", exclude={"layout": True, "run": {"port", "budget"}})
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

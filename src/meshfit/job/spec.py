@@ -48,7 +48,7 @@ class Job:
     ``profile`` is the engine of the job and ``other_engines`` names those listed after it.
     ``weights`` is a folder of given weights, None for random ones. ``layout`` is the one layout
     that check, run and export work on; ``baseline`` is always a row of a comparison. ``identity``
-    is everything in the file that decides a sweep's result, for the plan hash. ``notes`` are
+    hashes what in the file decides the result of a sweep, for the plan hash. ``notes`` are
     readings of the file that a person should see.
     """
 

@@ -74,7 +74,7 @@ def launch(
     files = start_empty(folder)
     write_request(files.request, request)
     num_ranks = request.layout.world_size
-    if port is not None and (problem := _port_problem(port)):
+    if port is not None and (problem := port_problem(port)):
         return _close(files, _not_started(problem))
     started_s, oom_kills = time.monotonic(), count_oom_kills()
     process, processes = _start(request, files, module, port)
@@ -177,7 +177,7 @@ def _judged(evidence: Evidence, seconds: float) -> LaunchOutcome:
     )
 
 
-def _port_problem(port: int) -> str | None:
+def port_problem(port: int) -> str | None:
     """Why ranks cannot meet at ``port``; torchrun would take it for another launch's and wait."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

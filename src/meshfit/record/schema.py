@@ -156,6 +156,7 @@ class Record:
     repeat: int
     purpose: Purpose
     layout: LayoutSpec
+    """The candidate's own; on a cut model its request may have other stages."""
     outcome: Outcome
     started_at: str
     """UTC, ISO 8601."""
