@@ -51,6 +51,11 @@ def test_drift_between_repeats_counts_as_noise():
     assert steady.step_noise_s >= 0.15
 
 
+def test_one_step_a_layout_says_nothing_about_noise_so_nothing_is_told_apart():
+    choice = pick(measured(record(DDP, [1.0])), measured(record(FSDP, [1.001])))
+    assert len(choice.tied) == 1
+
+
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [

@@ -52,25 +52,15 @@ class MeasuredCandidate:
 
         The larger of half the range of the repeats' medians and the notch of a box plot,
         1.57 IQR / sqrt(n) (McGill, Tukey and Larsen 1978): two medians whose ranges of this half
-        width do not overlap differ at about the 95 % level.
+        width do not overlap differ at about the 95 % level. Infinite for fewer than two steps, which
+        say nothing about noise.
         """
         if len(self.step_s) < 2:
-            return 0.0
+            return math.inf
         low, _, high = statistics.quantiles(self.step_s, n=4, method="inclusive")
         notch = 1.57 * (high - low) / math.sqrt(len(self.step_s))
         drift = (max(self.repeat_medians_s) - min(self.repeat_medians_s)) / 2
         return max(notch, drift)
-
-    @property
-    def is_proven(self) -> bool:
-        """Ended well in every repeat, computes the reference's step, and was timed."""
-        return (
-            self.outcome == "ok"
-            and self.parity is not None
-            and self.parity.ok
-            and bool(self.step_s)
-            and self.memory is not None
-        )
 
 
 def measured_candidate(records: Sequence[Record], *, warmup_steps: int) -> MeasuredCandidate:

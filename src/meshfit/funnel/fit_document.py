@@ -28,11 +28,12 @@ CPU_NOTICE = (
 )
 OVERSUBSCRIBED_NOTICE = "Several ranks share a core, so step times are longer than on cores apart."
 
+_NOT_EXPOSED = "exposed communication is not measured by this version"
 ABSENT_ON_CPU = {
     "mfu": "a CPU rank has no stated peak to hold a step against",
-    "exposed": "exposed communication is not measured by this version",
+    "exposed": _NOT_EXPOSED,
 }
-ABSENT_ON_CUDA = {"exposed": "exposed communication is not measured by this version"}
+ABSENT_ON_CUDA = {"mfu": "MFU is not worked out by this version", "exposed": _NOT_EXPOSED}
 
 
 def fit_document(

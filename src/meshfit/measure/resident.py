@@ -30,8 +30,12 @@ def peak_resident_bytes() -> int:
 
 
 def reset_device_peak(device: torch.device) -> None:
-    """Let ``device_memory`` count from here on. Does nothing on the CPU."""
+    """Let ``device_memory`` count from here on, without blocks the allocator only keeps for later.
+
+    Does nothing on the CPU.
+    """
     if device.type == "cuda":
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
 
 

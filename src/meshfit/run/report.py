@@ -17,7 +17,8 @@ def report_of_rank(
     """The report of this rank; its stage is that of its first layers.
 
     With ``track_memory`` one more step is taken, after the times were read, under the tensor
-    tracker (all ranks must take it). The device's own peak is that of the steps before it.
+    tracker (all ranks must take it). The device's own peak is that of the steps before it,
+    the first one left out.
     """
     step_s, input_wait_s = trainer.clock.step_s(), trainer.clock.input_wait_s()
     on_device = device_memory(device)

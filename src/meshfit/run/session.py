@@ -11,6 +11,7 @@ import torch
 
 from meshfit.errors import InputError
 from meshfit.measure.environment import run_environment
+from meshfit.measure.resident import reset_device_peak
 from meshfit.record.files import RESULT_NAME, write_result
 from meshfit.record.heartbeat import FINISHED_PHASE, HeartbeatWriter
 from meshfit.record.schema import ParameterGradient, RunRequest, RunResult
@@ -151,6 +152,7 @@ class Session:
                 trainer.update()
             if step == 0:
                 self._phases.end("first_step")
+                reset_device_peak(rank.device)  # that step also held the reference's gradients
         return gradients
 
     def _judge_gradients(self, trainer: Trainer, model: RankModel) -> tuple[ParameterGradient, ...]:
