@@ -95,3 +95,13 @@ def test_an_unknown_engine_is_one_message(write):
 def test_only_the_native_engine_is_run(write, engine, message):
     with pytest.raises(InputError, match=message):
         read_job(write(f"engine: {engine}\n"))
+
+
+def test_a_layout_that_does_not_fit_comes_with_changes_that_would_make_it_fit(write):
+    job = read_job(write(), layout="tp=1,dp_replicate=16", to_run=False)
+    document = check_document(job, job.layout)
+    assert document["verdict"] == "does_not_fit"
+    missing, *changes = document["advice"]
+    assert "are needed; with 10.0% headroom" in missing
+    assert changes
+    assert all(change.startswith("fits with ") for change in changes)

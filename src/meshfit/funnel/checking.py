@@ -15,11 +15,15 @@ from meshfit.mesh.facts import facts_of
 from meshfit.mesh.groups import describe_groups
 from meshfit.mesh.rules import Violation, violations, warnings
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.advice import changes_that_fit
 from meshfit.predict.verdict import VERDICTS
 from meshfit.units import format_bytes, format_percent
 
 EXIT_CODES = {"fits": 0, "tight": 0, "does_not_fit": 1, "invalid": 2, None: 0}
 """What the command ends with, by verdict (None: legal, and memory could not be predicted)."""
+
+MOST_CHANGES = 3
+"""Of the changes that would make a layout fit, how many are advised."""
 
 
 def broken_rules(job: Job, layout: LayoutSpec) -> tuple[Violation, ...]:
@@ -133,15 +137,26 @@ def _predicted(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         "tokens_per_s": prediction.tokens_per_s,
         "binding": prediction.binding,
         "groups": [group.as_json() for group in placed],
-        "advice": _advice(verdict, prediction.memory_total.high, capacity, job.headroom_fraction),
+        "advice": [] if verdict == "fits" else _advice(job, layout, prediction.memory_total.high),
     }
 
 
-def _advice(verdict: str, high_bytes: float, capacity_bytes: int, headroom: float) -> list[str]:
-    if verdict == "fits":
-        return []
+def _advice(job: Job, layout: LayoutSpec, high_bytes: float) -> list[str]:
+    """What is missing for the layout to fit, and the single changes that would make it fit."""
+    capacity_bytes, headroom = job.topology.accelerator.memory_bytes, job.headroom_fraction
     allowed = (1 - headroom) * capacity_bytes
-    return [
+    missing = (
         f"up to {format_bytes(high_bytes)} of {format_bytes(capacity_bytes)} are needed; with "
         f"{format_percent(headroom)} headroom at most {format_bytes(allowed)} may be"
-    ]
+    )
+    if not job.profile.has_memory_model:
+        return [missing]
+    changes = changes_that_fit(
+        layout,
+        model=job.model,
+        training=job.training,
+        topology=job.topology,
+        profile=job.profile,
+        headroom_fraction=headroom,
+    )
+    return [missing, *map(str, changes[:MOST_CHANGES])]
