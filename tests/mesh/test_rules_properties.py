@@ -23,6 +23,7 @@ WORDS = {
     "model_type": ("llama", "gpt2"),
     "schedule": ("gpipe", "1f1b", "interleaved_1f1b", "zbv_zero_bubble", "unheard of"),
     "recompute": ("none", "selective", "full"),
+    "recompute_method": ("none", "uniform", "block"),
     "cp_method": ("none", "ring", "all_to_all"),
     "offload": ("none", "cpu"),
     "quantization_unit": ("block", "group"),

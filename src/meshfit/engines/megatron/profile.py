@@ -52,6 +52,9 @@ RULES: tuple[str, ...] = (
     "tensor_overlap_needs_sequence_parallel",
     "torch_fsdp2_runs_alone",
     "expert_overlap_has_room",
+    "interleaving_without_overlap_needs_three_ranks",
+    "recompute_method_goes_with_full",
+    "recompute_layers_go_with_full",
 )
 
 WARNINGS: tuple[str, ...] = (

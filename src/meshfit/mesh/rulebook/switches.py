@@ -81,6 +81,41 @@ def expert_overlap_has_room(
 
 
 @rule(
+    subject="pp",
+    message=(
+        "virtual stages (vpp={vpp}) without overlapped sends need more than two pipeline ranks; pp "
+        "is {pp}"
+    ),
+)
+def interleaving_without_overlap_needs_three_ranks(pp: Fact, vpp: Fact, overlap_p2p: Fact) -> Fact:
+    """With two ranks a send and a receive of the same pair would wait for each other."""
+    return (vpp == 1) | (overlap_p2p != 0) | (pp > 2)
+
+
+@rule(
+    subject="recompute",
+    message="recompute_method={recompute_method!r} goes with recompute=full, not {recompute}",
+    lists_all=True,
+)
+def recompute_method_goes_with_full(recompute: Fact, recompute_method: Fact) -> Fact:
+    """A method says which whole layers are computed again."""
+    return (recompute_method == "none") | (recompute == "full")
+
+
+@rule(
+    subject="recompute",
+    message=(
+        "recompute_num_layers={recompute_num_layers} goes with recompute=full and nothing else; "
+        "recompute is {recompute}"
+    ),
+    lists_all=True,
+)
+def recompute_layers_go_with_full(recompute: Fact, recompute_num_layers: Fact) -> Fact:
+    """Full recomputation needs the number of layers, and no other kind takes one."""
+    return (recompute_num_layers > 0) == (recompute == "full")
+
+
+@rule(
     subject="dcp",
     message="decode context parallel of {dcp} does not divide tp={tp}",
     module="attention",
