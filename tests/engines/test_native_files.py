@@ -221,7 +221,7 @@ def test_quotes_in_paths_stay_inside_their_literals():
 
 def test_relative_weights_are_looked_for_beside_the_script():
     script = script_of(weights="../weights")
-    assert "WEIGHTS = str(Path(__file__).parent / \"../weights\")" in script
+    assert 'WEIGHTS = str(Path(__file__).parent / "../weights")' in script
 
 
 @pytest.mark.parametrize(
@@ -407,3 +407,10 @@ def test_the_launcher_trains_with_the_losses_of_the_run(session, tmp_path):
     )
     same(json.loads(losses.read_text()), worker_losses(session / "ddp"))
     assert f"step {STEPS - 1}: loss" in (tmp_path / "launch.txt").read_text()
+
+
+def test_the_script_knows_the_families_that_the_runner_knows():
+    from meshfit.engines.native.files import RUNNABLE_MODEL_TYPES
+    from meshfit.run.transformer import FAMILIES
+
+    assert tuple(FAMILIES) == RUNNABLE_MODEL_TYPES

@@ -174,3 +174,23 @@ def test_layout_text_takes_lists_and_booleans():
         "stage_layers": [3, 1],
         "sp": False,
     }
+
+
+def test_a_model_folder_with_weights_gives_them_and_one_without_does_not(write, monkeypatch):
+    path = write(JOB.replace("config.json", "llama"))
+    folder = path.parent / "llama"
+    folder.mkdir()
+    (folder / "config.json").write_text(MODEL)
+    assert read_job(path).weights is None
+    (folder / "model.safetensors").touch()
+    assert read_job(path).weights == folder
+    monkeypatch.setenv("HOME", str(path.parent))
+    assert read_job(write(JOB.replace("config.json", "~/llama"))).weights == folder
+
+
+def test_a_name_of_the_catalogue_means_no_folder_of_that_name(write):
+    path = write(JOB.replace("config.json", "llama-3.1-8b"))
+    folder = path.parent / "llama-3.1-8b"
+    folder.mkdir()
+    (folder / "model.safetensors").touch()
+    assert read_job(path).weights is None
