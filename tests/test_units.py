@@ -14,10 +14,19 @@ def test_binary_and_decimal_sizes_are_kept_apart(text, size_bytes):
     assert units.parse_bytes(text) == size_bytes
 
 
+@pytest.mark.parametrize("text", ["400 gb/s", "400 gbps", "10 kb/s"])
+def test_a_rate_that_may_be_of_bits_or_of_bytes_is_refused(text):
+    with pytest.raises(InputError, match="bits or bytes"):
+        units.parse_bandwidth(text)
+
+
 @pytest.mark.parametrize(
     ("text", "bytes_per_s"),
-    [("450 GB/s", 450e9), ("400 Gb/s", 50e9), ("400Gbit/s", 50e9), ("200 Mbps", 25e6)],
-)
+    [
+        ("450 GB/s", 450e9), ("400 Gb/s", 50e9), ("400Gbit/s", 50e9), ("200 Mbps", 25e6),
+        ("400 gbit/s", 50e9), ("400 Gbitps", 50e9), ("25 GBps", 25e9), ("1 GiB/s", 2**30),
+    ],
+)  # fmt: skip
 def test_bits_and_bytes_a_second_are_kept_apart(text, bytes_per_s):
     assert units.parse_bandwidth(text) == pytest.approx(bytes_per_s)
 

@@ -14,6 +14,7 @@ _BYTE_UNITS = {
     "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
 }  # fmt: skip
+_BIT_UNITS = {"Kb": 1e3, "Mb": 1e6, "Gb": 1e9, "Tb": 1e12}
 _TIME_UNITS = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
 }  # fmt: skip
@@ -62,21 +63,31 @@ def parse_bandwidth(value: str | float) -> float:
     """Bytes per second from ``450 GB/s`` (bytes) or ``400 Gb/s``, ``400 Gbit/s`` (bits).
 
     Raises:
-        InputError: not a rate.
+        InputError: not a rate, or one that may be of bits or of bytes (``400 gb/s``).
     """
     if isinstance(value, int | float):
         return _finite(float(value), value, "bandwidth")
     number, unit = _split(value, "bandwidth", "'450 GB/s' or '400 Gbit/s'")
-    stem, _, per = unit.partition("/")
-    bits = {"Kb": 1e3, "Mb": 1e6, "Gb": 1e9, "Tb": 1e12}
-    if per.strip() not in ("s", "sec") and not stem.endswith("bps"):
+    amount = _per_second(unit)
+    if amount is None:
         raise InputError(
             f"{value!r} is not a bandwidth: per what? Write '450 GB/s' or '400 Gbit/s'"
         )
-    stem = stem.strip().removesuffix("it").removesuffix("ps")
-    if stem in bits:
-        return number * bits[stem] / 8
-    return number * _unit(stem, _BYTE_UNITS, value, "bandwidth")
+    if amount.lower().endswith("bit"):
+        amount = amount[:-3].upper() + "b"
+    if amount in _BIT_UNITS:
+        return number * _BIT_UNITS[amount] / 8
+    if amount.endswith("b"):
+        raise InputError(f"{value!r}: bits or bytes? Write '450 GB/s' or '400 Gbit/s'")
+    return number * _unit(amount, _BYTE_UNITS, value, "bandwidth")
+
+
+def _per_second(unit: str) -> str | None:
+    """``GB`` of ``GB/s``, ``Gb`` of ``Gbps``; None when the unit is of no rate."""
+    amount, slash, per = unit.partition("/")
+    if slash:
+        return amount.strip() if per.strip() in ("s", "sec") else None
+    return unit.removesuffix("ps") if unit.endswith("ps") else None
 
 
 def parse_duration(value: str | float) -> float:
