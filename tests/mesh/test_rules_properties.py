@@ -12,8 +12,11 @@ from meshfit.engines import PROFILES
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.facts import facts_of
 from meshfit.mesh.generate import generate
+from meshfit.mesh.groups import groups
 from meshfit.mesh.rulebook import RULES
 from meshfit.mesh.rules import allowed, violations, warnings
+from meshfit.mesh.search import SearchSpec
+from meshfit.workload.families import read_family
 from tests.mesh.strategies import layouts
 
 every_engine = pytest.mark.parametrize("engine", PROFILES)
@@ -147,3 +150,35 @@ def test_every_message_can_be_written(engine):
             numbers_of = dict.fromkeys(inputs - {"engine"}, 6)
             inputs |= set(rule.details(**numbers_of))
         assert named <= inputs, name
+
+
+MOE = {
+    "model_type": "mixtral",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "vocab_size": 512,
+}
+
+
+@every_engine
+@pytest.mark.parametrize("world", [4, 8])
+def test_experts_are_placed_as_the_engine_places_them(make_training, make_topology, engine, world):
+    profile, model = PROFILES[engine], read_family("moe", MOE)
+    training, topology = make_training(), make_topology(per_host=world)
+    known = facts_of(model=model, training=training, topology=topology)
+    search = SearchSpec(micro_batch_size=(1,), recompute=("none",))
+    candidates = generate(model, training, topology, profile, search).candidates
+    assert allowed(candidates, profile, known).all()
+    layouts_made = [candidates.layout(index) for index in range(len(candidates))]
+    degrees = {layout.ep for layout in layouts_made}
+    assert degrees == ({1} if engine in ("native", "accelerate") else {1, 2, 4, 8} - {2 * world})
+    for layout in layouts_made:
+        assert violations(known | facts_of(layout=layout), profile) == ()
+        for axis in ("ep", "edp"):
+            members = groups(layout, axis, profile.rank_order, profile.expert_fold)
+            assert sorted(members.ravel().tolist()) == list(range(world))
