@@ -123,7 +123,8 @@ def test_resuming_runs_only_the_rest_and_repeats_nothing(killed_twice):
     assert after[: len(before)] == before
     keys = [(row.purpose, row.candidate, row.repeat) for row in after]
     assert len(keys) == len(set(keys)) == LAUNCHES - 1  # the killed layout is not run again
-    assert f"resuming: {len(before)} of {LAUNCHES}" in killed_twice["stderr"]
+    left = len(after) - len(before)
+    assert f"resuming: {left} of {LAUNCHES} launches are left" in killed_twice["stderr"]
 
 
 @pytest.mark.dist
@@ -136,7 +137,7 @@ def test_the_end_names_a_winner_with_parity_and_writes_page_and_launch_files(kil
     assert won["parity"]["ok"]
     assert won["parity"]["kind"] == "single_process"
     assert won["parity"]["gradient_error"] < 5e-6
-    assert won["predicted"]["step_time" if "step_time" in won["predicted"] else "time"]
+    assert won["predicted"]["time"]["step"] > 0
     assert document["winner"]["label"] in (out / "report.html").read_text()
     assert (out / "export" / "train.py").is_file()
     failed = [c for c in document["candidates"] if c["outcome"] == "crash"]
@@ -176,8 +177,10 @@ def test_parity_on_a_cut_model_and_against_a_plain_layout(tmp_path):
     by_purpose = {row.purpose: row for row in rows(out)}
     plan = json.loads((out / "plan.json").read_text())
     assert plan["parity_steps"] == ["num_hidden_layers 4 -> 2"]
-    assert (
-        len(by_purpose["parity"].result.gradients)
-        < len(by_purpose["reference"].result.losses) * 100
-    )
+    layers = {
+        gradient.name.split(".")[2]
+        for gradient in by_purpose["parity"].result.gradients
+        if ".layers." in gradient.name
+    }
+    assert layers == {"0", "1"}
     assert by_purpose["measure"].parity is None  # it is the plain layout itself

@@ -34,10 +34,8 @@ class Progress:
         self._total = total
         self._done = total - left
         self._seconds = [row.seconds for row in rows]
-        if self._done:
-            self._console.print(
-                f"resuming: {self._done} of {self._total} launches are already done"
-            )
+        if left < total:
+            self._console.print(f"resuming: {left} of {total} launches are left")
         with Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
