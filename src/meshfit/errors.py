@@ -41,3 +41,9 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     by_lower = {candidate.lower(): candidate for candidate in known}
     matches = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[matches[0]] if matches else None
+
+
+def shown(value: object, *, most: int = 60) -> str:
+    """``value`` as a message quotes it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 3] + "..."

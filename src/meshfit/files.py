@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from meshfit.errors import InputError, nearest_name
+from meshfit.errors import InputError, nearest_name, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -35,6 +35,14 @@ def read_yaml_mapping(path: Path) -> dict[str, Any]:
     return document
 
 
+def is_file(path: Path) -> bool:
+    """Whether ``path`` is a file; False for a name that the system cannot even look up."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
@@ -42,7 +50,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:  # a name that no file can have
-        raise InputError(f"cannot read {str(path)!r}: {error}") from None
+        raise InputError(f"cannot read {shown(str(path))}: {error}") from None
     if len(content) > _MOST_BYTES:
         raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB, so no file of meshfit's")
     try:
@@ -110,10 +118,10 @@ def _explain(kind: type[BaseModel], location: tuple[str, ...], problems: Sequenc
         case "missing":
             return f"{key!r} is missing"
         case "literal_error":
-            return f"{key}: {_short(value)} is not one of {problem['ctx']['expected']}"
+            return f"{key}: {shown(value)} is not one of {problem['ctx']['expected']}"
         case _:
             expected = " or ".join(dict.fromkeys(_expected(problem) for problem in problems))
-            return f"{key}: {_short(value)} is not allowed; expected {expected}"
+            return f"{key}: {shown(value)} is not allowed; expected {expected}"
 
 
 def _expected(problem: Any) -> str:
@@ -123,6 +131,8 @@ def _expected(problem: Any) -> str:
             return "keys and values"
         case "literal_error":
             return f"one of {problem['ctx']['expected']}"
+        case "too_short":
+            return f"a list of at least {problem['ctx']['min_length']}"
         case _:
             message = str(problem["msg"]).removeprefix("Value error, ")
             message = message.removeprefix("Input should be ").partition(", unable")[0]
@@ -172,8 +182,3 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         if found is not None:
             return found
     return None
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

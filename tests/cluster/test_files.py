@@ -122,6 +122,7 @@ def test_the_content_of_a_file_can_stand_in_the_job(tmp_path):
         ("size: 8", "size: 0", "levels.0.size: 0 is not allowed; expected greater than 0"),
         ("size: 8", "size: -8", "levels.0.size: -8 is not allowed"),
         ("size: 8", "size: eight", "levels.0.size: 'eight' is not allowed"),
+        ("size: 8", "size: 10000000000000", "at most 1,048,576 can be planned for"),
         ("size: 8", "size: 8.5", "levels.0.size: 8.5 is not allowed"),
         ("450 GB/s", "0 GB/s", "bandwidth '0 GB/s' must be greater than 0"),
         ("450 GB/s", "-450 GB/s", "is not a bandwidth"),
@@ -172,3 +173,14 @@ def test_what_is_no_cluster_file_is_refused(tmp_path, text):
 def test_a_value_that_is_no_cluster_says_what_one_is(tmp_path, value, message):
     with pytest.raises(InputError, match=message):
         read_topology(value, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["999999999x8 H100-SXM", "1000000x8 H100-SXM"])
+def test_more_accelerators_than_can_be_searched_are_refused(tmp_path, text):
+    with pytest.raises(InputError, match="at most 1,048,576 can be planned for"):
+        read_topology(text, tmp_path)
+
+
+def test_a_number_no_cluster_has_is_no_shorthand(tmp_path):
+    with pytest.raises(InputError, match="is no shorthand"):
+        read_topology("9" * 5000 + "x8 H100-SXM", tmp_path)

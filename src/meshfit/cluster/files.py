@@ -11,18 +11,20 @@ from meshfit.cluster.hostlist import expand_hosts
 from meshfit.cluster.schema import ClusterFile, HereBlock, HereFile, LevelFile, Quantity, Sourced
 from meshfit.cluster.shorthand import EXAMPLE, LATENCY_S, is_shorthand, read_shorthand
 from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
-from meshfit.errors import InputError
-from meshfit.files import read_yaml_mapping, validate
+from meshfit.errors import InputError, shown
+from meshfit.files import is_file, read_yaml_mapping, validate
 from meshfit.units import parse_bandwidth, parse_bytes, parse_duration
 
 _YAML = (".yaml", ".yml")
+MOST_ACCELERATORS = 2**20
+"""Several times the largest cluster there is; layouts of far more could not be searched."""
 
 
 def read_topology(value: str | Mapping[str, Any], base: Path) -> Topology:
     """The topology of ``here``, a shorthand, a cluster.yaml (relative to ``base``) or its content.
 
     Raises:
-        InputError: none of these, or anything wrong in it.
+        InputError: none of these, anything wrong in it, or more than ``MOST_ACCELERATORS``.
     """
     if isinstance(value, Mapping):
         if "here" in value:
@@ -33,16 +35,18 @@ def read_topology(value: str | Mapping[str, Any], base: Path) -> Topology:
     if text == "here":
         return _here(HereFile())
     path = base / text
-    if path.suffix in _YAML or path.is_file():
+    if path.suffix in _YAML or is_file(path):
         return _cluster(validate(ClusterFile, read_yaml_mapping(path), str(path)), str(path))
     if text.lower().startswith("auto x "):
         raise InputError(
             f"cluster {text!r}: auto is for serving; training says how many: {EXAMPLE}"
         )
     if is_shorthand(text):
-        return read_shorthand(text)
+        topology = read_shorthand(text)
+        _check_size(topology)
+        return topology
     raise InputError(
-        f"cluster {text!r} is no shorthand, no .yaml file and not `here`; write {EXAMPLE}"
+        f"cluster {shown(text)} is no shorthand, no .yaml file and not `here`; write {EXAMPLE}"
     )
 
 
@@ -136,8 +140,17 @@ def _storage(file: ClusterFile) -> float | None:
     return rate
 
 
+def _check_size(topology: Topology) -> None:
+    if topology.num_accelerators > MOST_ACCELERATORS:
+        raise InputError(
+            f"cluster of {topology.num_accelerators:,} accelerators: at most "
+            f"{MOST_ACCELERATORS:,} can be planned for"
+        )
+
+
 def _check(topology: Topology, source: str) -> None:
     """Hosts and levels agree."""
+    _check_size(topology)
     per_host = topology.gpus_per_host
     names = [level.name for level in topology.levels]
     if len(set(names)) != len(names):

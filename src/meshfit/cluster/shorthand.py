@@ -21,7 +21,7 @@ LATENCY_S: dict[str, float] = {"link": 3.4e-6, "pcie": 5.7e-6, "network": 14e-6}
 """One hop of a ring with the Simple protocol, by transport: the hardware latencies of NCCL 2.30.7's
 tuning model (src/graph/tuning.cc) for NVLink, PCI and NET."""
 
-_SHORTHAND = re.compile(r"\s*(?:(-?\d+)\s*x\s*)?(-?\d+)\s*x?\s+(.+?)\s*", re.IGNORECASE)
+_SHORTHAND = re.compile(r"\s*(?:(-?\d{1,9})\s*x\s*)?(-?\d{1,9})\s*x?\s+(.+?)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
