@@ -34,16 +34,17 @@ def test_the_fastest_layout_wins_and_second_place_says_by_how_much_it_lost():
     assert "dp_shard=4,zero_stage=3 comes next, 100.0% slower a step" in choice.reason
 
 
-def test_layouts_inside_the_noise_tie_and_the_lowest_peak_is_named():
+def test_layouts_inside_the_noise_tie_with_the_fastest_and_the_lowest_peak_is_named():
     noisy = [1.0, 1.2, 0.9, 1.1]
     choice = pick(
         measured(record(DDP, noisy, peak_bytes=500)),
         measured(record(FSDP, [s * 1.01 for s in noisy], peak_bytes=200)),
     )
-    assert choice.winner.layout == FSDP
-    assert [c.layout for c in choice.tied] == [DDP]
-    assert "ties with dp_replicate=4" in choice.reason
-    assert "within noise" in choice.reasons[DDP.label]
+    assert choice.winner.layout == DDP
+    assert [c.layout for c in choice.tied] == [FSDP]
+    assert f"ties with {FSDP.label}" in choice.reason
+    assert f"lowest memory peak of them has {FSDP.label} (200 B)" in choice.reason
+    assert "within noise" in choice.reasons[FSDP.label]
 
 
 def test_drift_between_repeats_counts_as_noise():

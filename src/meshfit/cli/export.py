@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from meshfit.cli.jobs import JobPath, LayoutText
-from meshfit.cli.output import stdout
+from meshfit.cli.output import AsJson, print_paths
 from meshfit.errors import InputError, nearest_name
 from meshfit.funnel.checking import require_legal
 from meshfit.funnel.handover import export_layout
@@ -22,6 +22,7 @@ def export(
     ] = "torchrun",
     layout: LayoutText = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to write into.")] = Path("export"),
+    as_json: AsJson = False,
 ) -> None:
     """Write launch files for a layout (the job's, or --layout)."""
     if to not in ENGINES:
@@ -33,5 +34,4 @@ def export(
     if read.layout is None:
         raise InputError("no layout to export: give `layout:` in the job or --layout tp=4,pp=2")
     require_legal(read, read.layout)
-    for path in export_layout(read, read.layout, out):
-        stdout.print(str(path), highlight=False, soft_wrap=True)
+    print_paths(export_layout(read, read.layout, out), as_json=as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from meshfit.cli.output import stdout
+from meshfit.cli.output import AsJson, print_paths, stdout
 from meshfit.errors import InputError
 
 TEMPLATE = """\
@@ -30,7 +30,10 @@ run: {{shortlist: 4, repeats: 2, steps: 20, warmup: 5}}
 
 def init(
     path: Annotated[Path, typer.Argument(help="File to write.")] = Path("job.yaml"),
-    model: Annotated[str, typer.Option(help="Catalogue name, folder or config.json.")] = "gpt2",
+    model: Annotated[
+        str, typer.Option(help="Catalogue name, folder or config.json.")
+    ] = "tiny-llama",
+    as_json: AsJson = False,
 ) -> None:
     """Write a commented job.yaml for this machine."""
     cores = os.cpu_count() or 1
@@ -43,4 +46,7 @@ def init(
         raise InputError(f"{path} is already there; give another name") from None
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
-    stdout.print(f"wrote {path}; next: meshfit plan {path}", highlight=False)
+    if as_json:
+        print_paths([path], as_json=True)
+    else:
+        stdout.print(f"wrote {path}; next: meshfit plan {path}", highlight=False)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from meshfit import __version__
 from meshfit.cli import check, export, fit, init, model, plan, report, topo
 from meshfit.cli.output import stderr
-from meshfit.errors import MeshfitError
+from meshfit.errors import MeshfitError, RunError
 
 INTERRUPTED = 130
 
@@ -49,14 +49,26 @@ def main() -> NoReturn:
     try:
         app(standalone_mode=True)
     except MeshfitError as error:
-        stderr.print(
-            f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True
-        )
-        sys.exit(error.exit_code)
+        _end(str(error), error.exit_code)
+    except OSError as error:  # no space left, no permission: of the machine, not of the program
+        _end(f"{error.filename or 'the system'}: {error.strerror or error}", RunError.exit_code)
     except KeyboardInterrupt:
-        stderr.print("interrupted; what had finished is kept, the same command resumes")
-        sys.exit(INTERRUPTED)
+        _end_interrupted()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer's own way to pass on Ctrl-C
+            _end_interrupted()
+        raise
     sys.exit(0)
+
+
+def _end(message: str, exit_code: int) -> NoReturn:
+    stderr.print(f"[bold red]error:[/bold red] {escape(message)}", highlight=False, soft_wrap=True)
+    sys.exit(exit_code)
+
+
+def _end_interrupted() -> NoReturn:
+    stderr.print("interrupted; what had finished is kept, the same command resumes")
+    sys.exit(INTERRUPTED)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:

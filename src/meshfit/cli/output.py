@@ -4,6 +4,8 @@ import json
 import math
 import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -30,6 +32,15 @@ def print_json(document: Any) -> None:
     """One JSON document on stdout; numbers that JSON has no word for become null."""
     json.dump(_plain(document), sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
+
+
+def print_paths(paths: Sequence[Path], *, as_json: bool) -> None:
+    """Files that a command has written: one a line, or a document with the key ``files``."""
+    if as_json:
+        print_json({"files": [str(path) for path in paths]})
+        return
+    for path in paths:
+        stdout.print(str(path), highlight=False, soft_wrap=True)
 
 
 def _plain(value: Any) -> Any:

@@ -26,8 +26,8 @@ def choose(
     """The layout with the best measured useful throughput among those proven and within memory.
 
     A layout qualifies when every launch ended well, its parity holds and its measured peak leaves
-    ``headroom_fraction`` of ``capacity_bytes`` free. Layouts whose median step cannot be told from
-    the fastest one's are tied with it; the tied one with the lowest memory peak is named.
+    ``headroom_fraction`` of ``capacity_bytes`` free. The fastest of them wins; layouts whose median
+    step cannot be told from its own are named as tied with it.
     """
     allowed_bytes = (1 - headroom_fraction) * capacity_bytes
     reasons = {
@@ -37,17 +37,12 @@ def choose(
     if not qualified:
         return Choice(winner=None, tied=(), reason=_no_winner(candidates, reasons), reasons=reasons)
     ranked = sorted(qualified, key=_median)
-    fastest = ranked[0]
-    tied = [
-        c for c in ranked if _median(c) - c.step_noise_s <= _median(fastest) + fastest.step_noise_s
-    ]
-    winner = min(tied, key=lambda c: (_peak(c), _median(c)))
-    others = tuple(c for c in tied if c is not winner)
+    winner, *behind = ranked
+    slowest_tie_s = _median(winner) + winner.step_noise_s
+    tied = tuple(c for c in behind if _median(c) - c.step_noise_s <= slowest_tie_s)
     for candidate in ranked:
-        reasons[candidate.layout.label] = _standing(candidate, winner, others)
-    return Choice(
-        winner=winner, tied=others, reason=_reason(winner, others, ranked), reasons=reasons
-    )
+        reasons[candidate.layout.label] = _standing(candidate, winner, tied)
+    return Choice(winner=winner, tied=tied, reason=_reason(winner, tied, ranked), reasons=reasons)
 
 
 def _disqualified(candidate: MeasuredCandidate, allowed_bytes: float, headroom: float) -> str:
@@ -75,10 +70,10 @@ def _standing(
     candidate: MeasuredCandidate, winner: MeasuredCandidate, tied: tuple[MeasuredCandidate, ...]
 ) -> str:
     if candidate is winner:
-        return "winner" if not tied else "winner of a tie: the lowest memory peak of those tied"
+        return "winner, by less than the noise" if tied else "winner"
     gap = _median(candidate) / _median(winner) - 1
     if candidate in tied:
-        return f"tied with the winner: {abs(gap):.1%} {'slower' if gap > 0 else 'faster'}, within noise"
+        return f"tied with the winner: {gap:.1%} slower a step, within noise"
     return f"{gap:.1%} slower a step than the winner{_why_slower(candidate, winner)}"
 
 
@@ -108,10 +103,10 @@ def _reason(
         f"{winner.tokens_per_s:,.0f} tokens/s ({format_duration(_median(winner))} a step)"
     )
     if tied:
-        names = ", ".join(c.layout.label for c in tied)
-        speed = (
-            f"{winner.layout.label} ties with {names} inside the noise of the measurement "
-            f"({winner.tokens_per_s:,.0f} tokens/s) and has the lowest memory peak of them"
+        smallest = min((winner, *tied), key=_peak)
+        speed += (
+            f"; inside the noise it ties with {', '.join(c.layout.label for c in tied)}. The lowest "
+            f"memory peak of them has {smallest.layout.label} ({format_bytes(_peak(smallest))})"
         )
     binding = ""
     if winner.predicted is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meshfit.cluster.document import topology_document
 from meshfit.compare.parity import JUDGED_STEPS
 from meshfit.funnel.folder import RunFolder
 from meshfit.funnel.proof import on_reduced_model, plainest
@@ -145,6 +146,7 @@ class TaskList:
             seed=WEIGHTS_SEED,
             threads_per_rank=job.run.threads_per_rank,
             reference=str(reference) if reference else None,
+            topology=topology_document(job.topology),
             track_memory=purpose == "measure",
             prediction=predictions.get(layout) if purpose == "measure" else None,
         )

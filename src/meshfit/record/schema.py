@@ -44,6 +44,7 @@ class RunRequest:
         reference: folder of a finished reference run, None for the reference itself.
         track_memory: run one more step under the tensor tracker after the timed ones.
         collective_timeout_s: how long one collective may wait.
+        topology: where it runs, as ``topo --json`` says.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -65,6 +66,7 @@ class RunRequest:
     track_memory: bool = True
     collective_timeout_s: float = 300.0
     compile: bool = False
+    topology: dict[str, Any] = field(default_factory=dict)
     prediction: Prediction | None = None
 
 

@@ -180,5 +180,6 @@ class Session:
             "attention": "sdpa",
             "dropout_set_to_zero": dict(model.disabled_dropout),
             "data": corpus.describe(),
+            "topology": self._request.topology,
         }
         return found | ours
