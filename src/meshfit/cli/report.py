@@ -10,6 +10,7 @@ from meshfit.cli.output import AsJson, print_paths
 from meshfit.errors import InputError
 from meshfit.funnel.folder import RunFolder
 
+
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder of `meshfit fit`.")],
     out: Annotated[
