@@ -61,7 +61,7 @@ def test_a_data_path_that_is_not_there(tmp_path):
 
 def test_a_baseline_that_breaks_rules(tmp_path):
     job = read_small_job(tmp_path, "baseline: {tp: 3}\n")
-    assert "layout tp=3 is not legal" in refusal(job, tmp_path)
+    assert "baseline tp=3 is not legal" in refusal(job, tmp_path)
 
 
 def test_a_run_without_a_layout_or_with_an_illegal_one(tmp_path):
@@ -78,3 +78,11 @@ def test_parity_with_one_process_that_cannot_hold_the_model(tmp_path, monkeypatc
     assert "`auto` or `reduced` would prove parity on a cut model" in refusal(job, tmp_path)
     automatic = read_small_job(tmp_path)
     assert "one process cannot hold config.json even cut to" in refusal(automatic, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_run_folder_that_cannot_be_made(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    job = read_small_job(tmp_path)
+    with pytest.raises(InputError, match=r"cannot be used.*choose another one"):
+        fit(job, out=tmp_path / name, console=Console(file=io.StringIO()))

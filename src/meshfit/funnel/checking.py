@@ -31,12 +31,12 @@ def broken_rules(job: Job, layout: LayoutSpec) -> tuple[Violation, ...]:
     return violations(_facts(job, layout), job.profile)
 
 
-def require_legal(job: Job, layout: LayoutSpec) -> None:
-    """Raises InputError with every broken rule of ``layout``, one a line."""
+def require_legal(job: Job, layout: LayoutSpec, *, what: str = "layout") -> None:
+    """Raises InputError with every broken rule of ``layout``, one a line; ``what`` is its name."""
     broken = broken_rules(job, layout)
     if broken:
         listed = "\n".join(f"  {violation.rule}: {violation.message}" for violation in broken)
-        raise InputError(f"layout {layout.label} is not legal:\n{listed}")
+        raise InputError(f"{what} {layout.label} is not legal:\n{listed}")
 
 
 def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:

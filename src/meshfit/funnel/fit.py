@@ -82,7 +82,7 @@ def _sweep(
     job: Job, key: str, choose_layouts: LayoutChooser, *, out: Path | None, console: Console
 ) -> FitEnd:
     _require_runnable(job)
-    folder = RunFolder(out or Path("meshfit-runs") / f"{job.name}-{key[:8]}")
+    folder = RunFolder(out) if out else RunFolder.of_plan(job.name, key)
     with folder_lock(folder.root):
         for ended in end_orphans(folder.root):
             console.print(f"ended a process left over from an earlier run: {ended}")
@@ -135,7 +135,7 @@ def _shortlisted(job: Job) -> tuple[list[LayoutSpec], Mapping[str, Any]]:
     """The layouts to run, the baseline first, and the plan they came from as a document."""
     plan = make_plan(job)
     if job.baseline is not None:
-        require_legal(job, job.baseline)
+        require_legal(job, job.baseline, what="baseline")
     picked = shortlist(plan, job.run.shortlist, besides=job.baseline)
     if not picked:
         raise NothingFitsError(_nothing_fits(plan))

@@ -13,10 +13,13 @@
     └── export/               the winner's launch files
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from meshfit.mesh.spec import LayoutSpec
+
+_LONGEST_NAME = 60  # characters, of up to four bytes each
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,13 @@ class RunFolder:
     """Paths of one sweep."""
 
     root: Path
+
+    @classmethod
+    def of_plan(cls, name: str, plan_hash: str) -> "RunFolder":
+        """Where the sweep of a job goes by default: one folder below ``meshfit-runs``, named after
+        the job as far as a folder can be."""
+        safe = re.sub(r"[^\w. +=-]+", "-", name).strip(". ")[:_LONGEST_NAME]
+        return cls(Path("meshfit-runs") / f"{safe or 'job'}-{plan_hash[:8]}")
 
     @property
     def plan(self) -> Path:

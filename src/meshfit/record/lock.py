@@ -20,15 +20,26 @@ def folder_lock(folder: Path) -> Iterator[None]:
     about locks nobody out.
 
     Raises:
-        InputError: another process holds the folder; the message names its pid.
+        InputError: another process holds the folder (the message names its pid), or nothing can
+            be written into it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK_NAME).open("a+") as file:
+    with _open_lock(folder) as file:
         _lock(file, folder)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _open_lock(folder: Path) -> TextIO:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / LOCK_NAME).open("a+")
+    except OSError as error:
+        raise InputError(
+            f"run folder {folder} cannot be used: {error.strerror} ({error.filename}); "
+            "choose another one"
+        ) from None
 
 
 def _lock(file: TextIO, folder: Path) -> None:
