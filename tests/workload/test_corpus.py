@@ -176,6 +176,11 @@ class TestPaths:
         with pytest.raises(InputError, match=r"names no file .* a file, a folder or a glob"):
             text(path)
 
+    def test_a_path_of_a_whole_disk_is_refused(self, folder, monkeypatch):
+        monkeypatch.setattr(corpus, "MAX_FILES", 1)
+        with pytest.raises(InputError, match="names more than 1 files"):
+            text_files(str(folder))
+
     def test_an_unreadable_file_is_named(self, folder, monkeypatch):
         def refuse(*_args):
             raise PermissionError(13, "Permission denied")

@@ -28,6 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ from meshfit.workload.training import DataSpec
 
 MAX_TEXT_BYTES = 64 * 2**20
 """Text beyond this is left out: tier 4 runs a few steps, and every rank holds the text."""
+
+MAX_FILES = 100_000
+"""Of a path; more are a mistake (a whole disk), and take minutes to list."""
 
 BYTE_VOCABULARY = 256
 FILE_SEPARATOR = b"\0"
@@ -206,13 +210,18 @@ def text_files(path: str) -> list[str]:
     """The files that ``path`` names, sorted by name.
 
     Raises:
-        InputError: there are none.
+        InputError: there are none, or more than ``MAX_FILES``.
     """
     pattern = text_pattern(path)
     try:
-        found = glob.glob(pattern, recursive=True)  # noqa: PTH207 (the pattern may be absolute)
+        found = list(islice(glob.iglob(pattern, recursive=True), MAX_FILES + 1))  # noqa: PTH207
     except (OSError, ValueError) as error:
         raise InputError(f"data.path {path!r} cannot be read ({error})") from None
+    if len(found) > MAX_FILES:
+        raise InputError(
+            f"data.path {path!r} names more than {MAX_FILES:,} files and folders; name fewer, as in "
+            "'${stdlib}/*.py'"
+        )
     files = sorted(file for file in found if os.path.isfile(file))  # noqa: PTH113
     if not files:
         raise InputError(
