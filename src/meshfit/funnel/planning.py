@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from meshfit.errors import InputError
 from meshfit.funnel.estimating import estimating_profile, modelled
+from meshfit.funnel.nothing_legal import nothing_legal
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.generate import Generated, generate
@@ -52,7 +53,7 @@ def make_plan(job: Job) -> Plan:
     Layouts that cannot be predicted are counted among the rejected, as ``not_modelled``.
 
     Raises:
-        InputError: no mesh is legal (the message counts the rules that rejected), or the engine is
+        InputError: no mesh is legal (the message says why and what would work), or the engine is
             none to plan a training job for.
     """
     _require_one_training_engine(job)
@@ -62,7 +63,7 @@ def make_plan(job: Job) -> Plan:
     )
     generated_at = time.perf_counter()
     if not len(generated.candidates):
-        raise InputError(_nothing_legal(job, generated))
+        raise InputError(nothing_legal(job, generated))
     estimates, verdicts = estimate_candidates(job, generated.candidates)
     order = np.lexsort((-estimates.tokens_per_s, verdicts))
     return Plan(
@@ -116,15 +117,4 @@ def _modelled_only(generated: Generated, job: Job) -> Generated:
         rejected=generated.rejected | {"not_modelled": left_out},
         examples=generated.examples
         | {"not_modelled": generated.candidates.layout(int(np.argmin(kept)))},
-    )
-
-
-def _nothing_legal(job: Job, generated: Generated) -> str:
-    world = job.topology.num_accelerators
-    reasons = sorted(generated.rejected.items(), key=lambda item: -item[1])
-    listed = ", ".join(f"{rule} ({count})" for rule, count in reasons[:6])
-    return (
-        f"no legal layout of {job.model.name} on {world} accelerators "
-        f"({generated.considered} considered). Rules that rejected: {listed}. "
-        f"Widen `search`, change the world size, or ask `meshfit check` about one layout"
     )

@@ -57,7 +57,7 @@ def read_job(
     Raises:
         InputError: anything wrong in the file or in what it names.
     """
-    path = path / "job.yaml" if path.is_dir() else path
+    path = path / "job.yaml" if is_folder(path) else path
     file = validate(JobFile, read_yaml_mapping(path), str(path))
     base = path.resolve().parent
     notes: list[str] = []
