@@ -34,4 +34,8 @@ def export(
     if read.layout is None:
         raise InputError("no layout to export: give `layout:` in the job or --layout tp=4,pp=2")
     require_legal(read, read.layout)
-    print_paths(export_layout(read, read.layout, out), as_json=as_json)
+    try:
+        paths = export_layout(read, read.layout, out)
+    except OSError as error:
+        raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
+    print_paths(paths, as_json=as_json)

@@ -1,13 +1,16 @@
 """``meshfit init``."""
 
-import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from meshfit.cli.output import AsJson, print_paths, stdout
+from meshfit.cluster.here import physical_cores
 from meshfit.errors import InputError
+from meshfit.workload.models import read_model
 
 TEMPLATE = """\
 # A training job for meshfit. `meshfit plan` ranks layouts, `meshfit fit` runs the best ones here.
@@ -27,6 +30,9 @@ search: {{micro_batch_size: [1, 2, 4], headroom: 10%}}   # bounds; what is left 
 run: {{shortlist: 4, repeats: 2, steps: 20, warmup: 5}}
 """
 
+FEWEST_RANKS, MOST_RANKS = 4, 8
+"""Enough to tell strategies apart; few enough for any model's heads and layers to divide."""
+
 
 def init(
     path: Annotated[Path, typer.Argument(help="File to write.")] = Path("job.yaml"),
@@ -36,9 +42,11 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Write a commented job.yaml for this machine."""
-    cores = os.cpu_count() or 1
-    ranks = max(4, cores)
-    text = TEMPLATE.format(model=model, ranks=ranks, oversubscribe=str(ranks > cores).lower())
+    read_model(model, path.parent)
+    cores = physical_cores()
+    ranks = min(max(FEWEST_RANKS, cores), MOST_RANKS)
+    oversubscribe = str(ranks > cores).lower()
+    text = TEMPLATE.format(model=_quoted(model), ranks=ranks, oversubscribe=oversubscribe)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -49,4 +57,9 @@ def init(
     if as_json:
         print_paths([path], as_json=True)
     else:
-        stdout.print(f"wrote {path}; next: meshfit plan {path}", highlight=False)
+        stdout.print(f"wrote {path}; next: meshfit plan {path}", highlight=False, markup=False)
+
+
+def _quoted(text: str) -> str:
+    """``text`` as YAML, in quotes where it would be read as something else."""
+    return yaml.safe_dump(text, width=sys.maxsize, allow_unicode=True).removesuffix("...\n").strip()

@@ -40,7 +40,7 @@ def print_paths(paths: Sequence[Path], *, as_json: bool) -> None:
         print_json({"files": [str(path) for path in paths]})
         return
     for path in paths:
-        stdout.print(str(path), highlight=False, soft_wrap=True)
+        stdout.print(str(path), highlight=False, markup=False, soft_wrap=True)
 
 
 def _plain(value: Any) -> Any:

@@ -85,7 +85,7 @@ def _sweep(
     folder = RunFolder(out) if out else RunFolder.of_plan(job.name, key)
     with folder_lock(folder.root):
         for ended in end_orphans(folder.root):
-            console.print(f"ended a process left over from an earlier run: {ended}")
+            console.print(f"ended a process left over from an earlier run: {ended}", markup=False)
         plan = plan_in(folder.plan, key) or _decide(job, key, folder, choose_layouts)
         tasks = list(TaskList(job, plan, folder))
         left = left_to_run(tasks, RecordStore(folder.root).records(key))

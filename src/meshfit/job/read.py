@@ -87,21 +87,23 @@ def parse_layout_text(text: str) -> dict[str, Any]:
     """The keys of ``tp=4,pp=2,stage_layers=3:5``.
 
     Raises:
-        InputError: not ``key=value`` pairs, an unknown key, or a value of the wrong kind.
+        InputError: not ``key=value`` pairs, a key twice or unknown, or a value of the wrong kind.
     """
     keys: dict[str, Any] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = pair.partition("=")
         if not equals:
             raise InputError(f"--layout: {pair!r} is not key=value; write it like tp=4,pp=2")
+        if key.strip() in keys:
+            raise InputError(f"--layout: {key.strip()!r} is there twice; give one value")
         keys[key.strip()] = _layout_value(value.strip())
     return _layout_keys(validate(LayoutFile, keys, "--layout"))
 
 
 def _layout_value(text: str) -> int | bool | str | list[int]:
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
-    if re.fullmatch(r"\d+(:\d+)+", text):
+    if re.fullmatch(r"\d{1,18}(:\d{1,18})+", text):
         return [int(part) for part in text.split(":")]
     return {"true": True, "false": False}.get(text.lower(), text)
 
