@@ -1,8 +1,10 @@
 """How commands speak: one document or tables on stdout, everything else on stderr."""
 
+import io
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +20,18 @@ WIDTH_OF_FILES = 140
 def _console(*, stderr: bool) -> Console:
     """A console on today's stream (not that of import time), wide enough where it is no terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    is_sized = stream.isatty() or "COLUMNS" in os.environ
-    return Console(stderr=stderr, width=None if is_sized else WIDTH_OF_FILES)
+    if stream is None:  # closed by whoever started us
+        return Console(file=io.StringIO())
+    if isinstance(stream, io.TextIOWrapper):  # a stream of few characters shows a frame as ?
+        stream.reconfigure(errors="replace")
+    default = None if stream.isatty() else WIDTH_OF_FILES
+    return Console(stderr=stderr, width=_asked_width() or default)
+
+
+def _asked_width() -> int | None:
+    """What COLUMNS asks for, None where it holds no number of columns."""
+    match = re.fullmatch(r"0*([1-9][0-9]{0,4})", os.environ.get("COLUMNS", ""))
+    return int(match.group(1)) if match else None
 
 
 stdout = _console(stderr=False)
@@ -30,7 +42,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout; numbers that JSON has no word for become null."""
-    json.dump(_plain(document), sys.stdout, indent=2, ensure_ascii=False)
+    if sys.stdout is None:
+        return
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    json.dump(_plain(document), sys.stdout, indent=2, ensure_ascii=not is_unicode)
     sys.stdout.write("\n")
 
 
