@@ -1,6 +1,8 @@
 """Sweeps whose launches are told how to end: what runs, in which order, and what a resume repeats."""
 
 import io
+import shutil
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -34,11 +36,18 @@ class Machine:
         self.launched.append((request.purpose, request.candidate, request.repeat))
         outcome = self.ends.get(request.purpose) or self.ends.get(request.candidate) or "ok"
         if outcome == "ok":
+            self._write_tensors(request, folder)
             return LaunchOutcome(outcome="ok", failure=None, seconds=1.0, result=result())
         if isinstance(outcome, float):
             found = result(loss=outcome)
             return LaunchOutcome(outcome="ok", failure=None, seconds=1.0, result=found)
         return LaunchOutcome(outcome=outcome, failure=Failure(message="why"), seconds=1.0)
+
+    def _write_tensors(self, request, folder):
+        """What other launches read of those they rest on."""
+        where = Path(request.weights) if request.purpose == "weights" else folder
+        where.mkdir(parents=True, exist_ok=True)
+        (where / "model.safetensors").touch()
 
     def sweep(self, job, layouts, key="k"):
         plan = make_sweep_plan(job, key, layouts, {})
@@ -178,3 +187,12 @@ def test_a_layout_that_is_wrong_on_the_cut_model_is_not_measured(machine, tmp_pa
 def test_rows_are_on_disk_as_they_come(machine, job):
     end, _ = machine.sweep(job, [DDP])
     assert tuple(RecordStore(machine.folder.root).records("k")) == end.records
+
+
+@pytest.mark.parametrize("purpose", ["weights", "reference"])
+def test_what_candidates_rest_on_is_made_again_when_its_files_are_gone(machine, job, purpose):
+    machine.sweep(job, [DDP])
+    shutil.rmtree(machine.folder.root / purpose)
+    _, tasks = machine.sweep(job, [DDP])
+    assert machine.launched == [(purpose, "full", 0)]
+    assert left_to_run(tasks, RecordStore(machine.folder.root).records()) == []

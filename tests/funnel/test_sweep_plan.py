@@ -63,3 +63,10 @@ def test_a_plan_is_taken_as_it_stands_and_another_is_refused(tmp_path):
     with pytest.raises(InputError, match="another job or version"):
         plan_in(path, "other")
     assert json.loads(path.read_text())["plan_hash"] == "k"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"{}", b"[]"])
+def test_a_damaged_plan_is_refused_with_what_would_work(tmp_path, content):
+    (tmp_path / "plan.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"plan\.json is not .*choose another --out"):
+        plan_in(tmp_path / "plan.json", "key")

@@ -30,7 +30,7 @@ class SweepEnd:
 
 def left_to_run(tasks: Iterable[Task], rows: Sequence[Record]) -> list[Task]:
     """Tasks without a result. That a layout failed is one, and so for its other repeats; that the
-    weights or the reference could not be made is none."""
+    weights or the reference could not be made is none, nor is a row whose files are gone."""
     return [task for task in tasks if not _is_settled(task, rows)]
 
 
@@ -76,7 +76,8 @@ def _is_settled(task: Task, rows: Iterable[Record]) -> bool:
             for row in rows
             if row.candidate == task.request.candidate and row.purpose in CANDIDATE_PURPOSES
         )
-    return any(key_of(row) == task.key and row.outcome == "ok" for row in rows)
+    made = any(key_of(row) == task.key and row.outcome == "ok" for row in rows)
+    return made and task.is_on_disk
 
 
 def _is_spent(rows: Iterable[Record], budget_device_s: float | None) -> bool:

@@ -65,7 +65,12 @@ def plan_in(path: Path, key: str) -> SweepPlan | None:
     """
     if not path.exists():
         return None
-    plan = read_sweep_plan(path)
+    try:
+        plan = read_sweep_plan(path)
+    except InputError as error:
+        raise InputError(
+            f"{error}; nothing in {path.parent} can be resumed: choose another --out"
+        ) from None
     if plan.plan_hash != key:
         raise InputError(
             f"{path.parent} holds the results of another job or version (plan "

@@ -39,6 +39,12 @@ class Task:
         return self.request.purpose in CANDIDATE_PURPOSES
 
     @property
+    def is_on_disk(self) -> bool:
+        """Whether what other launches read of this one is there: weights, a reference's gradients."""
+        where = Path(self.request.weights) if self.request.purpose == "weights" else self.folder
+        return self.is_candidate or any(where.glob("*.safetensors"))
+
+    @property
     def title(self) -> str:
         """For a progress line."""
         match self.request.purpose:

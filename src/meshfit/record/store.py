@@ -46,11 +46,14 @@ class RecordStore:
         *lines, torn = self._lines()
         if torn:
             _log.warning("%s ends in a half-written line, which is ignored", self.path)
-        rows = [
-            decode(Record, line, where=f"{self.path}, line {number},")
-            for number, line in enumerate(lines, start=1)
-        ]
+        rows = [self._decode(line, number) for number, line in enumerate(lines, start=1)]
         return [row for row in rows if plan_hash in (None, row.plan_hash)]
+
+    def _decode(self, line: bytes, number: int) -> Record:
+        try:
+            return decode(Record, line, where=f"{self.path}, line {number},")
+        except InputError as error:
+            raise InputError(f"{error}; without that line, its launch is run again") from None
 
     def _lines(self) -> list[bytes]:
         """Complete lines, then what follows the last line break (nothing, in a whole file)."""
