@@ -43,7 +43,7 @@ def test_layouts_inside_the_noise_tie_with_the_fastest_and_the_lowest_peak_is_na
     assert choice.winner.layout == DDP
     assert [c.layout for c in choice.tied] == [FSDP]
     assert f"ties with {FSDP.label}" in choice.reason
-    assert f"lowest memory peak of them has {FSDP.label} (200 B)" in choice.reason
+    assert f"{FSDP.label} has the lowest memory peak (200 B)" in choice.reason
     assert "within noise" in choice.reasons[FSDP.label]
 
 

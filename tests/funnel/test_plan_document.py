@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from meshfit.funnel.plan_document import plan_document
-from meshfit.funnel.planning import make_plan
+from meshfit.funnel.plan_document import plan_document, unranked_document
+from meshfit.funnel.planning import legal_space, make_plan
 from meshfit.job.read import read_job
 from meshfit.mesh.spec import make_layout
+from meshfit.predict.coverage import why_not_covered
 
 JOB = """
 schema_version: 1
@@ -40,3 +41,18 @@ def test_a_stand_in_is_named_among_the_notes(plan):
     assert any("as for the native engine" in note for note in notes) == (
         plan.job.profile.name != "native"
     )
+
+
+def test_a_model_that_cannot_be_estimated_has_its_space_counted_and_the_reason_told(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "schema_version: 1\nmodel: qwen3-30b-a3b\ncluster: 1x8 H100-SXM\n"
+        "workload: {sequence_length: 4096, global_batch: 64 sequences}\n"
+    )
+    job = read_job(path, to_run=False)
+    why = why_not_covered(job.model)
+    document = unranked_document(job, legal_space(job), seconds=0.5, why=why)
+    assert document["candidates"] == []
+    assert document["space"]["legal"] > 0
+    assert document["space"]["rejected"]["key_value_heads_divisible"] > 0
+    assert "Moe" in document["notes"][-1]

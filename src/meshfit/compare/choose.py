@@ -105,8 +105,8 @@ def _reason(
     if tied:
         smallest = min((winner, *tied), key=_peak)
         speed += (
-            f"; inside the noise it ties with {', '.join(c.layout.label for c in tied)}. The lowest "
-            f"memory peak of them has {smallest.layout.label} ({format_bytes(_peak(smallest))})"
+            f"; inside the noise it ties with {', '.join(c.layout.label for c in tied)}. Of these, "
+            f"{smallest.layout.label} has the lowest memory peak ({format_bytes(_peak(smallest))})"
         )
     binding = ""
     if winner.predicted is not None:

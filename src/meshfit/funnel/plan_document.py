@@ -4,11 +4,13 @@ from typing import Any
 
 from meshfit.funnel.estimating import stand_in_note
 from meshfit.funnel.planning import Plan
+from meshfit.job.spec import Job
 from meshfit.mesh.facts import facts_of
+from meshfit.mesh.generate import Generated
 from meshfit.mesh.neighbour import Neighbours
 from meshfit.mesh.rules import violations
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.report.documents import SCHEMA_VERSION, PlanDocument, plan_candidate
+from meshfit.report.documents import SCHEMA_VERSION, PlanDocument, SpaceDocument, plan_candidate
 
 
 def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
@@ -16,12 +18,8 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
     capacity = plan.job.topology.accelerator.memory_bytes
     return PlanDocument(
         schema_version=SCHEMA_VERSION,
-        job={"name": plan.job.name, "model": plan.job.model.name, "engine": plan.job.profile.name},
-        space={
-            "legal": len(plan),
-            "rejected": plan.generated.rejected,
-            "examples": _examples(plan),
-        },
+        job=_job(plan.job),
+        space=_space(plan.job, plan.generated),
         seconds=sum(plan.seconds_by_tier.values()),
         seconds_by_tier=plan.seconds_by_tier,
         headroom=plan.job.headroom_fraction,
@@ -39,27 +37,52 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
     )
 
 
+def unranked_document(job: Job, generated: Generated, *, seconds: float, why: str) -> PlanDocument:
+    """The space of a model that cannot be estimated: counts and refusals, no candidates."""
+    return PlanDocument(
+        schema_version=SCHEMA_VERSION,
+        job=_job(job),
+        space=_space(job, generated),
+        seconds=seconds,
+        seconds_by_tier={"rules": seconds},
+        headroom=job.headroom_fraction,
+        notes=[*job.notes, f"Legal layouts are counted, not ranked: {why}."],
+        candidates=[],
+    )
+
+
+def _job(job: Job) -> dict[str, Any]:
+    return {"name": job.name, "model": job.model.name, "engine": job.profile.name}
+
+
+def _space(job: Job, generated: Generated) -> SpaceDocument:
+    return {
+        "legal": len(generated.candidates),
+        "rejected": generated.rejected,
+        "examples": _examples(job, generated),
+    }
+
+
 def _stand_in(plan: Plan) -> list[str]:
     note = stand_in_note(plan.job.profile)
     return [] if note is None else [note]
 
 
-def _examples(plan: Plan) -> dict[str, Any]:
+def _examples(job: Job, generated: Generated) -> dict[str, Any]:
     """Rule -> one layout that it rejected, why, and the nearest legal one."""
-    neighbours = Neighbours(plan.generated.candidates)
+    neighbours = Neighbours(generated.candidates)
     examples = {}
-    for rule, layout in plan.generated.examples.items():
+    for rule, layout in generated.examples.items():
         nearest = neighbours.nearest(layout)
         examples[rule] = {
             "layout": layout.as_json(),
-            "message": _message(plan, rule, layout),
+            "message": _message(job, rule, layout),
             "nearest": None if nearest is None else nearest.as_json(),
         }
     return examples
 
 
-def _message(plan: Plan, rule: str, layout: LayoutSpec) -> str | None:
-    job = plan.job
+def _message(job: Job, rule: str, layout: LayoutSpec) -> str | None:
     facts = facts_of(model=job.model, training=job.training, topology=job.topology, layout=layout)
     broken = violations(facts, job.profile)
     return next((one.message for one in broken if one.rule == rule), None)

@@ -56,11 +56,8 @@ def make_plan(job: Job) -> Plan:
         InputError: no mesh is legal (the message says why and what would work), or the engine is
             none to plan a training job for.
     """
-    _require_one_training_engine(job)
     started = time.perf_counter()
-    generated = _modelled_only(
-        generate(job.model, job.training, job.topology, job.profile, job.search), job
-    )
+    generated = _modelled_only(legal_space(job), job)
     generated_at = time.perf_counter()
     if not len(generated.candidates):
         raise InputError(nothing_legal(job, generated))
@@ -77,6 +74,19 @@ def make_plan(job: Job) -> Plan:
             "estimate": time.perf_counter() - generated_at,
         },
     )
+
+
+def legal_space(job: Job) -> Generated:
+    """Every legal layout of ``job``, and what rules rejected: tier 0 alone.
+
+    Raises:
+        InputError: as ``make_plan``.
+    """
+    _require_one_training_engine(job)
+    generated = generate(job.model, job.training, job.topology, job.profile, job.search)
+    if not len(generated.candidates):
+        raise InputError(nothing_legal(job, generated))
+    return generated
 
 
 def estimate_candidates(job: Job, candidates: Candidates) -> tuple[Estimates, NDArray[np.int8]]:

@@ -7,11 +7,19 @@ from meshfit.workload.model import LayerSpec, ModelSpec
 
 
 def require_covered(model: ModelSpec) -> None:
-    """Does nothing for a decoder whose layers are softmax attention and a dense MLP.
+    """Does nothing for a model that can be estimated.
 
     Raises:
-        InputError: the model has other blocks, an encoder or a tower.
+        InputError: it cannot; the message says why.
     """
+    reason = why_not_covered(model)
+    if reason is not None:
+        raise InputError(reason)
+
+
+def why_not_covered(model: ModelSpec) -> str | None:
+    """None for a decoder whose layers are softmax attention and a dense MLP; else what it has
+    beside them (other blocks, an encoder, a tower)."""
     others = dict.fromkeys(
         f"{name} {type(block).__name__.removesuffix('Spec')}"
         for layer in model.layers
@@ -19,13 +27,14 @@ def require_covered(model: ModelSpec) -> None:
         if not isinstance(block, AttentionSpec | MlpSpec)
     )
     if others:
-        raise InputError(_refusal(model, f"{', '.join(others)} layers"))
+        return _refusal(model, f"{', '.join(others)} layers")
     if not all(_is_dense(layer) for layer in model.layers):
-        raise InputError(_refusal(model, "layers without both attention and an MLP"))
+        return _refusal(model, "layers without both attention and an MLP")
     if model.encoder:
-        raise InputError(_refusal(model, "an encoder"))
+        return _refusal(model, "an encoder")
     if any(tower.counted for tower in model.towers):
-        raise InputError(_refusal(model, f"a tower ({model.towers[0].name})"))
+        return _refusal(model, f"a tower ({model.towers[0].name})")
+    return None
 
 
 def _is_dense(layer: LayerSpec) -> bool:

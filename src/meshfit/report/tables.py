@@ -28,9 +28,11 @@ _BAR_CELLS = 8
 
 def plan_view(document: PlanDocument, *, top: int = 20) -> RenderableType:
     """What was searched, what rules rejected, and the best ``top`` candidates."""
+    shown = document["candidates"][:top]
     return Group(
         space_line(document["space"], document.get("seconds")),
-        plan_table(document["candidates"][:top], headroom=document.get("headroom")),
+        *(Text(note) for note in document.get("notes", ())),
+        *([plan_table(shown, headroom=document.get("headroom"))] if shown else []),
         rejected_table(document["space"]["rejected"], document["space"].get("examples")),
     )
 
