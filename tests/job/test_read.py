@@ -142,6 +142,8 @@ def test_a_search_bound_may_be_one_value_or_a_list(write):
     assert job.headroom_fraction == 0.25
     with pytest.raises(InputError, match="empty list"):
         read_job(write(JOB + "search: {tp: []}\n"))
+    with pytest.raises(InputError, match="headroom '100%' leaves no memory"):
+        read_job(write(JOB + "search: {headroom: 100%}\n"))
     with pytest.raises(InputError, match=r"zero_stage.*less than or equal to 3"):
         read_job(write(JOB + "search: {zero_stage: 4}\n"))
 

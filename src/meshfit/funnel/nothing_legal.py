@@ -1,9 +1,10 @@
 """The message where a job has no legal layout: which rules rejected, and what would work."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 
 from meshfit.errors import shown
+from meshfit.funnel.examples import message_of
 from meshfit.job.spec import Job
 from meshfit.mesh.generate import Generated, generate
 from meshfit.mesh.search import SearchSpec
@@ -11,7 +12,7 @@ from meshfit.mesh.search import SearchSpec
 WORLDS_TRIED = 16
 """World sizes looked at on either side of the job's own."""
 
-_RULES_NAMED = 6
+_RULES_NAMED = 4
 
 
 def nothing_legal(job: Job, generated: Generated) -> str:
@@ -22,15 +23,24 @@ def nothing_legal(job: Job, generated: Generated) -> str:
             f"`search` ({_bounds(job.search)}) leaves no layout on {world} accelerators: the "
             f"degrees it allows must multiply to {world}; widen it"
         )
-    reasons = sorted(generated.rejected.items(), key=lambda item: -item[1])
-    named = _listed(f"{rule} ({count})" for rule, count in reasons[:_RULES_NAMED])
     worlds = worlds_with_layouts(job)
     sizes = f" (nearest sizes with a legal layout: {_listed(worlds)})" if worlds else ""
-    return (
-        f"no legal layout of {job.model.name} on {world} accelerators ({generated.considered} "
-        f"considered). Rules that rejected: {named}. Widen `search`, change the world size{sizes}, "
-        f"or ask `meshfit check` about one layout"
+    return "\n".join(
+        (
+            f"no legal layout of {job.model.name} on {world} accelerators ({generated.considered} "
+            f"considered). Rules that rejected most, each with what it says of one layout:",
+            *_reasons(job, generated),
+            f"Widen `search`, change the world size{sizes}, or ask `meshfit check` about one layout",
+        )
     )
+
+
+def _reasons(job: Job, generated: Generated) -> Iterator[str]:
+    most_first = sorted(generated.rejected.items(), key=lambda item: -item[1])
+    for rule, count in most_first[:_RULES_NAMED]:
+        example = generated.examples.get(rule)
+        message = example and message_of(job, rule, example)
+        yield f"  {rule} ({count})" + (f": {message}" if message else "")
 
 
 def worlds_with_layouts(job: Job) -> list[int]:

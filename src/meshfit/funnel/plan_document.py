@@ -3,13 +3,11 @@
 from typing import Any
 
 from meshfit.funnel.estimating import stand_in_note
+from meshfit.funnel.examples import message_of
 from meshfit.funnel.planning import Plan
 from meshfit.job.spec import Job
-from meshfit.mesh.facts import facts_of
 from meshfit.mesh.generate import Generated
 from meshfit.mesh.neighbour import Neighbours
-from meshfit.mesh.rules import violations
-from meshfit.mesh.spec import LayoutSpec
 from meshfit.report.documents import SCHEMA_VERSION, PlanDocument, SpaceDocument, plan_candidate
 
 
@@ -76,13 +74,7 @@ def _examples(job: Job, generated: Generated) -> dict[str, Any]:
         nearest = neighbours.nearest(layout)
         examples[rule] = {
             "layout": layout.as_json(),
-            "message": _message(job, rule, layout),
+            "message": message_of(job, rule, layout),
             "nearest": None if nearest is None else nearest.as_json(),
         }
     return examples
-
-
-def _message(job: Job, rule: str, layout: LayoutSpec) -> str | None:
-    facts = facts_of(model=job.model, training=job.training, topology=job.topology, layout=layout)
-    broken = violations(facts, job.profile)
-    return next((one.message for one in broken if one.rule == rule), None)

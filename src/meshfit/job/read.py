@@ -77,7 +77,7 @@ def read_job(
         baseline=_baseline(file.baseline, base, profile),
         search=_search(file.search),
         run=_run(file.run),
-        headroom_fraction=parse_fraction(file.search.headroom),
+        headroom_fraction=_headroom(file.search.headroom),
         identity=_identity(file),
         notes=tuple(notes),
     )
@@ -235,6 +235,15 @@ def _search(file: SearchFile) -> SearchSpec:
     if empty:
         raise InputError(f"search.{empty[0]} is an empty list; leave it out to search all values")
     return SearchSpec(**listed)
+
+
+def _headroom(value: str | float) -> float:
+    fraction = parse_fraction(value)
+    if fraction == 1:
+        raise InputError(
+            f"search.headroom {value!r} leaves no memory to use; write less, as in 10%"
+        )
+    return fraction
 
 
 def _run(file: RunFile) -> RunSpec:
