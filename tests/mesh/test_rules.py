@@ -52,6 +52,17 @@ def test_nearest_values_are_the_nearest(value, divisor):
         assert found["sequence_divisible_by_tp"].nearest == nearest
 
 
+@pytest.mark.parametrize("positions", [1024, 8192, 131_072])
+@pytest.mark.parametrize("sequence_length", [200_000, 10**7])
+def test_a_bound_is_its_own_nearest_legal_value(positions, sequence_length):
+    found = broken(
+        learned_positions=positions,
+        max_position_embeddings=positions,
+        sequence_length=sequence_length,
+    )
+    assert found["sequence_within_learned_positions"].nearest == (positions,)
+
+
 def test_nearest_values_are_found_far_from_one():
     violation = broken(sequence_length=1_000_001, tp=2, sp=True)["sequence_divisible_by_tp"]
     assert violation.nearest == (1_000_000, 1_000_002)

@@ -30,8 +30,8 @@ def legal_values(rule: Rule, facts: Facts) -> list[Any]:
     """Values of the rule's subject with which it would hold, ascending.
 
     Of a policy those that the engine runs. Of an integer those found from 1, around the given one,
-    and among the nearest multiples of the other facts, which a divisibility rule asks for however
-    far away they are.
+    and among the other facts and the nearest multiples of them, which a bound or a divisibility
+    rule asks for however far away they are.
     """
     inputs = rule.inputs(facts)
     given = inputs[rule.subject]
@@ -69,11 +69,11 @@ def _integers(given: int, more: list[int]) -> NDArray[np.int64]:
 
 
 def _neighbours(given: int, others: list[Any]) -> list[int]:
-    """Multiples on both sides of the given value: of each other fact, of their product, and of
-    twice that (two chunks a rank)."""
+    """The other facts (a bound is legal at itself), and multiples on both sides of the given value:
+    of each other fact, of their product, and of twice that (two chunks a rank)."""
     sizes = [value for value in others if isinstance(value, int) and value > 1]
     product = math.prod(sizes)
-    return [
+    return sizes + [
         (given // divisor + step) * divisor
         for divisor in (*sizes, product, 2 * product)
         for step in (0, 1)
