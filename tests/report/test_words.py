@@ -31,3 +31,28 @@ def test_a_layout_reads_as_keys():
     keys = {"tp": 2, "sp": False, "stage_layers": [3, 5]}
     assert words.layout(keys) == "tp=2 sp=false stage_layers=3:5"
     assert words.layout({}) == "single"
+
+
+@pytest.mark.parametrize(
+    ("candidate", "why"),
+    [
+        ({"reason": "winner"}, "winner"),
+        ({}, ""),
+        (
+            {
+                "reason": "out of memory: no more",
+                "failure": {"message": "no more", "rank": 1, "phase": "train"},
+            },
+            "no more (rank 1, phase train)",
+        ),
+        (
+            {
+                "reason": "parity failed: loss differs",
+                "parity": {"ok": False, "message": "loss differs", "factor": "dp = 2"},
+            },
+            "loss differs; the ratio is dp = 2",
+        ),
+    ],
+)
+def test_why_a_candidate_stands_where_it_does_is_said_once(candidate, why):
+    assert words.why(candidate) == why

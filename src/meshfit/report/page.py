@@ -83,15 +83,7 @@ def _row(letter: str, candidate: CandidateDocument, document: FitDocument) -> di
         "outcome_words": words.OUTCOMES.get(candidate["outcome"], candidate["outcome"]),
         "step_range": words.duration_spread(candidate.get("step_time_spread")),
         "rate_range": words.rate_spread(candidate.get("tokens_per_s_spread")),
-        "why": [
-            part
-            for part in (
-                words.failure(candidate),
-                words.parity_failure(candidate),
-                candidate.get("reason", ""),
-            )
-            if part
-        ],
+        "why": words.why(candidate),
     }
 
 

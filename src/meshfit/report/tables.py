@@ -184,15 +184,9 @@ def reasons(document: FitDocument) -> RenderableType:
     """One paragraph a candidate: how it failed, or why it won, tied or lost."""
     lines: list[RenderableType] = []
     for candidate in document["candidates"]:
-        why = [
-            words.failure(candidate),
-            words.parity_failure(candidate),
-            candidate.get("reason", ""),
-        ]
-        text = ". ".join(part.rstrip(".") for part in why if part)
-        if text:
+        if why := words.why(candidate):
             keys = words.layout(candidate["layout"])
-            lines.append(Text.assemble((keys, "bold"), f": {text}."))
+            lines.append(Text.assemble((keys, "bold"), f": {why.rstrip('.')}."))
     return Group(*lines)
 
 

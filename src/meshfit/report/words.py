@@ -133,6 +133,12 @@ def failure(candidate: CandidateDocument) -> str:
     return f"{found['message']} ({', '.join(where)})" if where else str(found["message"])
 
 
+def why(candidate: CandidateDocument) -> str:
+    """How it failed, or why it won, tied or lost (the reason of what failed repeats the failure)."""
+    failures = [part for part in (failure(candidate), parity_failure(candidate)) if part]
+    return "; ".join(failures) or candidate.get("reason", "")
+
+
 def layout(keys: Mapping[str, Any]) -> str:
     """``dp_shard=2 tp=2`` from a layout's keys."""
     return " ".join(f"{key}={_value(value)}" for key, value in keys.items()) or "single"
