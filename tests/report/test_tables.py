@@ -48,6 +48,18 @@ def test_every_column_of_the_fit_table_is_whole_at_any_width(fit_document, width
         assert figure in text
 
 
+@pytest.mark.parametrize("width", [40, 60])
+def test_no_column_vanishes_on_a_narrow_terminal(plan_document, fit_document, width):
+    for table in (
+        tables.plan_table(plan_document["candidates"]),
+        tables.fit_table(fit_document),
+    ):
+        text = show(table, width)
+        assert all(len(line) <= width for line in text.splitlines())
+        assert {"DDP", "FSDP2"} <= set(text.split())
+        assert "\N{HORIZONTAL ELLIPSIS}" not in text
+
+
 def test_a_failed_candidate_says_why_and_where(fit_document):
     text = show(tables.reasons(fit_document), 200)
     assert "boom in layer 3 (rank 1, phase step 2, signal 6)" in text

@@ -43,10 +43,10 @@ def plan_table(
     """Predicted candidates in the order given, best first."""
     table = _table("Candidates, predicted", caption=_plan_caption(headroom))
     table.add_column("#", justify="right", style="dim")
-    table.add_column("layout", overflow="fold", min_width=20)
-    table.add_column("memory", no_wrap=True)
-    table.add_column("step time", justify="right", no_wrap=True)
-    table.add_column("tokens/s", justify="right", no_wrap=True)
+    table.add_column("layout", overflow="fold")
+    table.add_column("memory", overflow="fold")
+    table.add_column("step time", justify="right", overflow="fold")
+    table.add_column("tokens/s", justify="right", overflow="fold")
     table.add_column("bound by", overflow="fold")
     for position, candidate in enumerate(candidates, 1):
         table.add_row(
@@ -152,11 +152,11 @@ def fit_table(document: FitDocument) -> Table:
         "Candidates, measured",
         caption="below a figure: its 10th to 90th percentile; below memory: what was predicted",
     )
-    table.add_column("layout", overflow="fold", min_width=20)
-    table.add_column("outcome, parity", no_wrap=True)
-    table.add_column("step time", justify="right", no_wrap=True)
-    table.add_column("tokens/s", justify="right", no_wrap=True)
-    table.add_column("memory", justify="right", no_wrap=True)
+    table.add_column("layout", overflow="fold")
+    table.add_column("outcome, parity", overflow="fold")
+    table.add_column("step time", justify="right", overflow="fold")
+    table.add_column("tokens/s", justify="right", overflow="fold")
+    table.add_column("memory", justify="right", overflow="fold")
     for candidate in document["candidates"]:
         won = winner is not None and candidate["label"] == winner["label"]
         predicted = candidate.get("predicted") or {}
