@@ -120,7 +120,7 @@ def legal_check(tmp_path, headroom="10%", capacity=None):
 
 @pytest.mark.parametrize(
     ("verdict", "how"),
-    [("fits", {}), ("tight", {"headroom": "100%"}), ("does_not_fit", {"capacity": 1000})],
+    [("fits", {}), ("tight", {"headroom": "99.999%"}), ("does_not_fit", {"capacity": 1000})],
 )
 def test_check_of_a_legal_layout(tmp_path, printed, verdict, how):
     document = printed(legal_check(tmp_path, **how))
