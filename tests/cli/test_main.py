@@ -39,8 +39,8 @@ def test_an_error_is_one_message_and_its_exit_code(ending, error, exit_code):
 
 
 def test_a_machine_that_refuses_is_a_failed_run(ending):
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
-    assert ending(full) == (3, "error: /tmp/x: No space left on device")
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "full/x")
+    assert ending(full) == (3, "error: full/x: No space left on device")
 
 
 def test_ctrl_c_says_that_what_had_finished_is_kept(ending):
