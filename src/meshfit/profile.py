@@ -18,6 +18,7 @@ class EngineProfile:
     Attributes:
         rules: names of the rules of ``mesh.rulebook`` that hold for this engine.
         warnings: names of those that do not refuse a layout but must be said of it.
+        not_checked: what else the engine checks -> why no rule here does.
         kind: what it does with a model.
         rank_order: mesh axes from the outermost (ranks farthest apart) to the innermost (adjacent).
         option_names: layout key -> the engine's own spelling; keys it lacks map to themselves.
@@ -73,6 +74,7 @@ class EngineProfile:
     recompute: tuple[str, ...]
     option_names: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    not_checked: Mapping[str, str] = field(default_factory=dict)
     kind: EngineKind = "training"
     default_zero_stage: int = 3
     sequence_parallel: bool = True

@@ -10,13 +10,17 @@ from meshfit.errors import InputError
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE, SCHEDULES, Candidates
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.coverage import require_covered
+from meshfit.predict.coverage import COVERED_RECOMPUTE, COVERED_SCHEDULES, require_covered
 from meshfit.profile import EngineProfile
 
 STAND_IN = "native"
 """The engine whose formulas stand in for those that have none of their own."""
 
-MODELLED_KEYS = {"schedule": SCHEDULES, "recompute": RECOMPUTE, "cp_method": CP_METHODS}
+MODELLED_KEYS = {
+    "schedule": COVERED_SCHEDULES,
+    "recompute": COVERED_RECOMPUTE,
+    "cp_method": CP_METHODS,
+}
 """Layout key -> its values that the formulas know."""
 
 
@@ -44,9 +48,13 @@ def as_estimated(job: Job) -> Job:
 
 
 def modelled(candidates: Candidates, num_hidden_layers: int) -> NDArray[np.bool_]:
-    """Which layouts the formulas can predict: a layer on each stage, and no expert parallelism."""
+    """Which layouts the formulas can predict: a layer on each stage, a schedule and a recompute
+    policy that they know, and no expert parallelism."""
     has_layers = candidates.pp * candidates.vpp <= num_hidden_layers
-    return np.asarray(has_layers & (candidates.ep == 1))
+    schedules = [SCHEDULES.index(name) for name in COVERED_SCHEDULES]
+    recompute = [RECOMPUTE.index(name) for name in COVERED_RECOMPUTE]
+    known = np.isin(candidates.schedule, schedules) & np.isin(candidates.recompute, recompute)
+    return np.asarray(has_layers & known & (candidates.ep == 1))
 
 
 def why_not_modelled(job: Job, layout: LayoutSpec) -> str | None:

@@ -67,6 +67,7 @@ class LayoutFile(Strict):
     reshard_after_forward: bool | None = None
     micro_batch_size: Count | None = None
     recompute: str | None = None
+    recompute_layers: Count | None = None
     offload: str | None = None
 
 

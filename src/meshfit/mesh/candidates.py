@@ -9,8 +9,16 @@ from numpy.typing import NDArray
 
 from meshfit.mesh.spec import LayoutSpec
 
-SCHEDULES: tuple[str, ...] = ("gpipe", "1f1b", "interleaved_1f1b")
-RECOMPUTE: tuple[str, ...] = ("none", "full")
+SCHEDULES: tuple[str, ...] = (
+    "gpipe",
+    "1f1b",
+    "interleaved_1f1b",
+    "looped_bfs",
+    "interleaved_zero_bubble",
+    "zbv_zero_bubble",
+    "dualpipe_v",
+)
+RECOMPUTE: tuple[str, ...] = ("none", "selective", "operations", "alternate", "block", "full")
 CP_METHODS: tuple[str | None, ...] = (None, "ring", "all_gather", "all_to_all")
 
 IntArray = NDArray[np.int64]
@@ -41,6 +49,7 @@ class Candidates:
     zero_stage: IntArray
     micro_batch_size: IntArray
     recompute: IntArray
+    recompute_layers: IntArray
     stage_splits: tuple[tuple[int, ...] | None, ...] = (None,)
 
     def __len__(self) -> int:
@@ -87,5 +96,5 @@ class Candidates:
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Candidates) if f.name != "stage_splits")
 _PLAIN = (
     "dp_replicate", "dp_shard", "tp", "cp", "pp", "vpp", "ep", "etp",
-    "zero_stage", "micro_batch_size",
+    "zero_stage", "micro_batch_size", "recompute_layers",
 )  # fmt: skip

@@ -30,17 +30,27 @@ SIZES: tuple[str, ...] = (
     "sequences_per_micro_batch",
     "world",
     "gpus_per_domain",
+    "gpus_per_host",
     "num_attention_heads",
     "num_key_value_heads",
     "vision_num_attention_heads",
+    "mixer_heads",
+    "linear_key_heads",
+    "state_space_groups",
+    "state_space_channels",
     "hidden_size",
     "intermediate_size",
     "moe_intermediate_size",
     "shared_expert_intermediate_size",
+    "attention_width",
     "quantization_block_size",
+    "attention_quantization_block_size",
+    "key_value_quantization_rows",
     "vocab_size",
     "num_hidden_layers",
     "layers_per_virtual_stage",
+    "local_batch_size",
+    "gradient_accumulation_steps",
     "attn_dp",
     "attn_cp",
     "moe_dp",
@@ -66,6 +76,7 @@ def facts_of(
     if topology is not None:
         facts["world"] = topology.num_accelerators
         facts["gpus_per_domain"] = max(topology.gpus_per_host, topology.levels[0].size)
+        facts["gpus_per_host"] = topology.gpus_per_host
     if layout is not None:
         facts |= _layout_facts(layout)
     return facts

@@ -92,9 +92,9 @@ def generate(
 
 
 def _candidates(columns: Columns) -> Candidates:
-    """Complete columns as candidates; what was not laid out keeps its default, coded 0."""
-    zeros = np.zeros(_num_rows(columns), dtype=np.int64)
-    complete: dict[str, Any] = {name: columns.get(name, zeros) for name in COLUMNS}
+    """Complete columns as candidates; what was not laid out keeps its default."""
+    default = Candidates.from_layouts([LayoutSpec()]).take(np.zeros(_num_rows(columns), np.int64))
+    complete: dict[str, Any] = {name: columns.get(name, getattr(default, name)) for name in COLUMNS}
     return Candidates(**complete)
 
 

@@ -20,13 +20,17 @@ class LayoutSpec:
         tp, sp: tensor parallel degree; sequence parallel between its blocks (default: with tp > 1).
         cp, cp_method: context parallel degree; ring, all_gather, all_to_all.
         pp, vpp: pipeline ranks; virtual stages on each. ``pp * vpp`` is the number of stages.
-        schedule: ``gpipe``, ``1f1b``, ``interleaved_1f1b``.
+        schedule: one of ``candidates.SCHEDULES``.
         stage_layers: layers of every stage in model order; None: as even as can be.
         ep, etp: expert parallel and expert tensor parallel degrees, inside dp_shard x cp x tp.
         zero_stage: 0 nothing sharded, 1 optimizer, 2 parameters kept gathered from forward to
             backward (FSDP2 with reshard_after_forward false), 3 gathered for each use.
         micro_batch_size: sequences one forward takes on one data-parallel rank.
-        recompute: none, full.
+        recompute: ``none``; ``selective`` (core attention); ``operations`` (all but the outputs of
+            attention and of every second matmul); ``alternate`` (every ``recompute_layers``-th
+            layer in full); ``block`` (the first ``recompute_layers`` layers of every stage in
+            full); ``full`` (all of them, ``recompute_layers`` to a checkpoint).
+        offload: where states or activations go when they are not needed.
     """
 
     dp_replicate: int = 1
@@ -44,6 +48,7 @@ class LayoutSpec:
     zero_stage: int = 0
     micro_batch_size: int = 1
     recompute: str = "none"
+    recompute_layers: int = 1
     offload: str | None = None
 
     @property

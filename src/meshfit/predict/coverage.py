@@ -5,6 +5,9 @@ from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.feed_forward import MlpSpec
 from meshfit.workload.model import LayerSpec, ModelSpec
 
+COVERED_SCHEDULES: tuple[str, ...] = ("gpipe", "1f1b", "interleaved_1f1b")
+COVERED_RECOMPUTE: tuple[str, ...] = ("none", "full")
+
 
 def require_covered(model: ModelSpec) -> None:
     """Does nothing for a model that can be estimated.

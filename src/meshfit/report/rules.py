@@ -53,8 +53,22 @@ def _lines() -> Iterator[str]:
             f"| {profile.name} | {profile.version} | {profile.kind} | {len(profile.rules)} | "
             f"{len(profile.warnings)} |"
         )
+    yield from _not_checked()
     for module in SUBJECTS:
         yield from _section(module)
+
+
+def _not_checked() -> Iterator[str]:
+    yield ""
+    yield "## Not checked"
+    yield ""
+    yield "What engines check beyond these rules, and why no rule does."
+    yield ""
+    yield "| engine | what it checks | why not here |"
+    yield "|---|---|---|"
+    for profile in PROFILES.values():
+        for check, why in profile.not_checked.items():
+            yield f"| {profile.name} | {check} | {why} |"
 
 
 def _section(module: ModuleType) -> Iterator[str]:

@@ -3,15 +3,26 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-PrecisionName = Literal["fp32", "bf16_mixed"]
-OptimizerName = Literal["adamw", "sgd"]
+PrecisionName = Literal["fp32", "bf16_mixed", "fp16_mixed", "fp8_mixed", "bf16"]
+MatmulType = Literal["fp32", "bf16", "fp16", "fp8"]
+Fp8Recipe = Literal["delayed", "tensorwise", "rowwise", "blockwise", "mxfp8"]
+OptimizerName = Literal["adamw", "adamw_8bit", "sgd", "muon"]
+AttentionKernel = Literal["auto", "flash", "cudnn", "unfused"]
+LossKind = Literal["plain", "fused", "chunked"]
+Allocator = Literal["default", "expandable"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrecisionSpec:
-    """Bytes of one element of each kind of training state."""
+    """Bytes of one element of each kind of training state.
+
+    Which copies of a parameter exist, and where, is the engine's: FSDP2 keeps only the one that is
+    updated and casts it on the way; Megatron-Core keeps one in the compute type beside it.
+    """
 
     name: PrecisionName
+    matmul: MatmulType
+    """What matmuls compute in; fp8 ones read and write ``compute_bytes`` around them."""
     compute_bytes: int
     """Of what matmuls read and activations are kept in."""
     parameter_bytes: int
@@ -21,17 +32,85 @@ class PrecisionSpec:
     """Of one optimizer moment."""
 
 
-PRECISIONS: dict[str, PrecisionSpec] = {
-    "fp32": PrecisionSpec(
-        name="fp32", compute_bytes=4, parameter_bytes=4, gradient_bytes=4, moment_bytes=4
-    ),
-    "bf16_mixed": PrecisionSpec(
-        name="bf16_mixed", compute_bytes=2, parameter_bytes=4, gradient_bytes=4, moment_bytes=4
-    ),
+def _precision(
+    name: PrecisionName, matmul: MatmulType, *, compute_bytes: int, state_bytes: int = 4
+) -> PrecisionSpec:
+    return PrecisionSpec(
+        name=name,
+        matmul=matmul,
+        compute_bytes=compute_bytes,
+        parameter_bytes=state_bytes,
+        gradient_bytes=state_bytes,
+        moment_bytes=state_bytes,
+    )
+
+
+PRECISIONS: dict[PrecisionName, PrecisionSpec] = {
+    "fp32": _precision("fp32", "fp32", compute_bytes=4),
+    "bf16_mixed": _precision("bf16_mixed", "bf16", compute_bytes=2),
+    "fp16_mixed": _precision("fp16_mixed", "fp16", compute_bytes=2),
+    "fp8_mixed": _precision("fp8_mixed", "fp8", compute_bytes=2),
+    "bf16": _precision("bf16", "bf16", compute_bytes=2, state_bytes=2),
 }
 
-OPTIMIZER_MOMENTS: dict[OptimizerName, int] = {"adamw": 2, "sgd": 0}
-"""Optimizer -> tensors of a parameter's size that it keeps."""
+OPTIMIZER_MOMENTS: dict[OptimizerName, int] = {"adamw": 2, "adamw_8bit": 2, "sgd": 0, "muon": 1}
+"""Optimizer -> tensors of a parameter's size that it keeps (Muon: of a matrix)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterSpec:
+    """Low-rank adapters on frozen weights.
+
+    Attributes:
+        rank: inner dimension of both factors.
+        targets: names of the linears that have one, as transformers calls them below a block
+            (``q_proj``); empty: those of attention and MLP.
+        base_bits: bits of a frozen weight as stored (4 under QLoRA), None in the compute type.
+    """
+
+    rank: int
+    targets: tuple[str, ...] = ()
+    base_bits: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeSpec:
+    """How an engine is told to compute, where a person may choose; None: the engine's default.
+
+    Attributes:
+        compile: whether layers go through ``torch.compile``.
+        attention: kernel of softmax attention; ``unfused`` keeps the scores.
+        loss: ``plain`` makes fp32 logits, ``fused`` one kernel of logits and loss gradient,
+            ``chunked`` never holds the logits of the whole micro-batch.
+        allocator: PyTorch's caching allocator with fixed or expandable segments.
+        fp8_recipe: how fp8 scales are made; ``fp8_parameters`` whether weights are gathered, and
+            kept, in fp8.
+        attention_dropout, hidden_dropout: probabilities in training, where they are not the
+            model's own.
+        overlap_gradients, overlap_parameters: whether data-parallel reduction and gathering run
+            under computation.
+        overlap_tensor_parallel: whether tensor parallelism's collectives are cut into pieces that
+            run under its matmuls (userbuffers, async TP).
+        fused_gradient_accumulation: whether weight gradients are added to the main gradient by the
+            matmul itself.
+        bucket_bytes: of a data-parallel bucket.
+        communication_sms: share of the accelerator that communication kernels take, 0-1.
+    """
+
+    compile: bool | None = None
+    attention: AttentionKernel = "auto"
+    loss: LossKind | None = None
+    allocator: Allocator = "default"
+    fp8_recipe: Fp8Recipe | None = None
+    fp8_parameters: bool = False
+    attention_dropout: float | None = None
+    hidden_dropout: float | None = None
+    overlap_gradients: bool | None = None
+    overlap_parameters: bool | None = None
+    overlap_tensor_parallel: bool | None = None
+    fused_gradient_accumulation: bool | None = None
+    bucket_bytes: int | None = None
+    communication_sms: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +131,8 @@ class DataSpec:
 class TrainingSpec:
     """The workload of one optimizer step, independent of any layout.
 
-    ``global_batch_size`` counts sequences; ``max_grad_norm`` None means no clipping.
+    ``global_batch_size`` counts sequences; ``max_grad_norm`` None means no clipping. ``adapter``
+    None trains every weight.
     """
 
     sequence_length: int
@@ -63,6 +143,8 @@ class TrainingSpec:
     weight_decay: float = 0.01
     max_grad_norm: float | None = 1.0
     data: DataSpec = field(default_factory=DataSpec)
+    adapter: AdapterSpec | None = None
+    runtime: RuntimeSpec = field(default_factory=RuntimeSpec)
 
     @property
     def tokens_per_step(self) -> int:

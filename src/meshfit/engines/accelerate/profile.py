@@ -53,11 +53,18 @@ OPTION_NAMES: dict[str, str] = {
     "offload": "fsdp_offload_params",
 }
 
+NOT_CHECKED: dict[str, str] = {
+    "unknown nested keys of the file": "a matter of its file, which a layout is not",
+    "tp without transformers installed": "it depends on the machine that runs it",
+    "cp or tp under a distributed_type other than FSDP": "a layout does not name the plugin",
+}
+
 ACCELERATE = EngineProfile(
     name="accelerate",
     version="1.15.0",
     rules=RULES,
     warnings=WARNINGS,
+    not_checked=NOT_CHECKED,
     rank_order=AXES,
     schedules=(),
     zero_stages=(0, 2, 3),

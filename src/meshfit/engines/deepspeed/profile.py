@@ -25,6 +25,7 @@ RULES: tuple[str, ...] = (
     "schedule_known",
     "virtual_stages_unknown",
     "global_batch_divisible",
+    "batch_matches_accumulation",
     "zero_stage_known",
     "shards_need_a_stage",
     "pipeline_needs_whole_gradients",
@@ -57,9 +58,18 @@ OPTION_NAMES: dict[str, str] = {
     "zero_stage": "zero_optimization.stage",
     "micro_batch_size": "train_micro_batch_size_per_gpu",
     "num_micro_batches": "gradient_accumulation_steps",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
     "global_batch_size": "train_batch_size",
     "recompute": "activation_checkpointing",
     "offload": "zero_optimization.offload_optimizer",
+}
+
+NOT_CHECKED: dict[str, str] = {
+    "unknown keys of the file, at the top and inside blocks": (
+        "a matter of its file, which a layout is not"
+    ),
+    "mics_shard_size, which this release has removed": "no layout asks for it",
+    "widths and vocabulary that tp does not divide": "AutoTP cuts them unevenly",
 }
 
 DEEPSPEED = EngineProfile(
@@ -67,6 +77,7 @@ DEEPSPEED = EngineProfile(
     version="0.19.8",
     rules=RULES,
     warnings=WARNINGS,
+    not_checked=NOT_CHECKED,
     rank_order=AXES,
     schedules=("1f1b",),
     zero_stages=(0, 1, 2, 3),

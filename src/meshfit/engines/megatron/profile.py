@@ -23,11 +23,15 @@ RULES: tuple[str, ...] = (
     "expert_width_divisible",
     "expert_width_divisible_by_etp",
     "shared_expert_width_divisible",
+    "mixer_heads_divisible",
+    "linear_key_heads_divisible",
+    "state_space_groups_divisible",
     "sequence_parallel_needs_tensor_parallel",
     "sequence_in_two_chunks",
     "sequence_divisible_by_cp_and_tp",
     "heads_divisible_by_all_to_all",
     "hierarchical_sizes_make_cp",
+    "hierarchical_exchange_needs_sizes",
     "layers_fill_stages",
     "layers_divisible_by_stages",
     "layers_between_given_ends",
@@ -55,6 +59,8 @@ RULES: tuple[str, ...] = (
     "interleaving_without_overlap_needs_three_ranks",
     "recompute_method_goes_with_full",
     "recompute_layers_go_with_full",
+    "collectives_need_one_connection",
+    "shards_need_several_connections",
 )
 
 WARNINGS: tuple[str, ...] = (
@@ -63,6 +69,7 @@ WARNINGS: tuple[str, ...] = (
     "tied_embeddings_copied",
     "micro_batches_fill_pipeline",
     "zero_shards_something",
+    "one_connection_has_to_be_set",
     "tensor_parallel_inside_domain",
     "shards_inside_domain",
 )
@@ -101,6 +108,17 @@ OPTION_NAMES: dict[str, str] = {
     "tp_comm_overlap": "--tp-comm-overlap",
     "torch_fsdp2": "--use-torch-fsdp2",
     "overlap_moe": "--overlap-moe-expert-parallel-comm",
+    "cuda_device_max_connections": "CUDA_DEVICE_MAX_CONNECTIONS",
+}
+
+NOT_CHECKED: dict[str, str] = {
+    "weight shards beside tensor parallelism (GTP)": "no layout has them",
+    "evaluation batch": "it is the training batch here",
+    "more than one option for virtual stages": "a layout says them once",
+    "ckpt-format fsdp_dtensor with Megatron-FSDP": "a layout does not name a checkpoint format",
+    "torch FSDP2 with fp16": "no precision here is fp16",
+    "token dispatcher under overlapped expert communication": "a layout does not name it",
+    "pipeline_dtype": "it follows from the precision",
 }
 
 MEGATRON = EngineProfile(
@@ -108,11 +126,12 @@ MEGATRON = EngineProfile(
     version="0.19.2",
     rules=RULES,
     warnings=WARNINGS,
+    not_checked=NOT_CHECKED,
     rank_order=AXES,
     schedules=("1f1b", "interleaved_1f1b"),
     zero_stages=(0, 1, 2, 3),
     default_zero_stage=1,
-    recompute=("none", "selective", "full"),
+    recompute=("none", "selective", "block", "full"),
     offload=("none", "cpu"),
     expert_fold=("dp_replicate", "dp_shard", "cp", "tp"),
     vocabulary_multiple=128,

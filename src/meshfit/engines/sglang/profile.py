@@ -14,10 +14,16 @@ RULES: tuple[str, ...] = (
     "intermediate_size_divisible",
     "expert_width_divisible",
     "shared_expert_width_divisible",
+    "mixer_heads_divisible",
+    "linear_key_heads_divisible",
+    "state_space_groups_divisible_or_one",
+    "state_space_channels_divisible",
     "padded_vocabulary_divisible",
     "dense_width_keeps_quantization",
     "expert_width_keeps_quantization",
     "shared_expert_width_keeps_quantization",
+    "attention_width_keeps_quantization",
+    "key_value_width_keeps_quantization",
     "context_parallel_unknown",
     "layers_fill_stages",
     "stage_layers_one_per_stage",
@@ -57,12 +63,17 @@ OPTION_NAMES: dict[str, str] = {
     "vision_replicated": "--mm-enable-dp-encoder",
 }
 
+NOT_CHECKED: dict[str, str] = {
+    "what a kernel asks of a width": "its names were read from the wheel; it was not run",
+}
+
 SGLANG = EngineProfile(
     name="sglang",
     version="0.5.23",
     kind="serving",
     rules=RULES,
     warnings=WARNINGS,
+    not_checked=NOT_CHECKED,
     rank_order=("dp_replicate", "dp_shard", "pp", "cp", "tp"),
     schedules=(),
     zero_stages=(0,),

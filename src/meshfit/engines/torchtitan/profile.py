@@ -33,6 +33,8 @@ RULES: tuple[str, ...] = (
     "one_f_one_b_fills_pipeline",
     "interleaving_in_whole_rounds",
     "global_batch_divisible",
+    "global_batch_in_local_batches",
+    "local_batch_in_micro_batches",
     "zero_stage_known",
     "zero_stage_matches_dp_shard",
     "expert_parallel_needs_experts",
@@ -68,6 +70,7 @@ OPTION_NAMES: dict[str, str] = {
     "ep": "parallelism.expert_parallel_degree",
     "zero_stage": "parallelism.fsdp_reshard_after_forward",
     "micro_batch_size": "training.local_batch_size",
+    "local_batch_size": "training.local_batch_size",
     "num_micro_batches": "parallelism.pipeline_parallel_microbatch_size",
     "global_batch_size": "training.global_batch_size",
     "sequence_length": "training.seq_len",
@@ -76,11 +79,20 @@ OPTION_NAMES: dict[str, str] = {
     "cuda_graphs": "training.disable_cuda_graphs",
 }
 
+NOT_CHECKED: dict[str, str] = {
+    "stage weights of first_stage_less_layers beside a schedule file": (
+        "pipeline_parallel_schedule_csv is not read"
+    ),
+    "spmd_backend of the installed torch": "it depends on the torch that is installed",
+    "expert kernels that keep CUDA graphs": "a layout does not name the dispatcher",
+}
+
 TORCHTITAN = EngineProfile(
     name="torchtitan",
     version="0.3.0",
     rules=RULES,
     warnings=WARNINGS,
+    not_checked=NOT_CHECKED,
     rank_order=AXES,
     schedules=(
         "gpipe",
@@ -92,7 +104,7 @@ TORCHTITAN = EngineProfile(
         "dualpipe_v",
     ),
     zero_stages=(0, 2, 3),
-    recompute=("none", "selective", "full"),
+    recompute=("none", "operations", "alternate", "full"),
     offload=("none", "cpu"),
     cp_methods=("none", "ring", "all_gather"),
     option_names=OPTION_NAMES,

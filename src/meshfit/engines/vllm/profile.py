@@ -4,7 +4,8 @@ Rules from ``vllm/config/parallel.py``, ``config/model.py`` and the layers: key/
 copied beyond tp = kv heads; the vocabulary is padded to a multiple of 64 and then has to divide by
 tp (``vocab_parallel_embedding.py``); experts are cut by tp, or spread whole over tp x cp x dp with
 ``--enable-expert-parallel``, unevenly if need be. Data-parallel replicas are the outermost ranks.
-That only some model classes run a pipeline is not known here.
+Hosts are
+shared out to replicas: nnodes has to be a multiple of the groups that dp / dp-local makes.
 """
 
 from meshfit.profile import EngineProfile
@@ -16,10 +17,16 @@ RULES: tuple[str, ...] = (
     "intermediate_size_divisible",
     "expert_width_divisible",
     "shared_expert_width_divisible",
+    "mixer_heads_divisible",
+    "linear_key_heads_divisible",
+    "state_space_groups_divisible_or_one",
+    "state_space_channels_divisible",
     "padded_vocabulary_divisible",
     "dense_width_keeps_quantization",
     "expert_width_keeps_quantization",
     "shared_expert_width_keeps_quantization",
+    "attention_width_keeps_quantization",
+    "key_value_width_keeps_quantization",
     "layers_fill_stages",
     "stage_layers_one_per_stage",
     "stage_layers_cover_model",
@@ -32,7 +39,9 @@ RULES: tuple[str, ...] = (
     "decode_context_within_tp",
     "decode_context_needs_copied_heads",
     "expert_balancing_needs_experts",
+    "balanced_experts_divisible",
     "elastic_experts_need_balancing",
+    "replicas_fill_hosts",
 )
 
 WARNINGS: tuple[str, ...] = (
@@ -50,6 +59,7 @@ OPTION_NAMES: dict[str, str] = {
     "pp": "--pipeline-parallel-size",
     "ep": "--enable-expert-parallel",
     "eplb": "--enable-eplb",
+    "num_redundant_experts": "--eplb-config.num_redundant_experts",
     "elastic_ep": "--enable-elastic-ep",
     "stage_layers": "VLLM_PP_LAYER_PARTITION",
     "stage_layers_length": "VLLM_PP_LAYER_PARTITION",
@@ -58,12 +68,23 @@ OPTION_NAMES: dict[str, str] = {
     "vision_replicated": "--mm-encoder-tp-mode data",
 }
 
+NOT_CHECKED: dict[str, str] = {
+    "pipelines of models without SupportsPP": "which classes have it is not in a model's config",
+    "uneven experts that one model's own kernels refuse": (
+        "the layers spread any number of experts; a model file that asks for equal parts is not known"
+    ),
+    "tensor parallelism beyond the devices of the executor": (
+        "it depends on the executor backend that is started"
+    ),
+}
+
 VLLM = EngineProfile(
     name="vllm",
     version="0.32.0",
     kind="serving",
     rules=RULES,
     warnings=WARNINGS,
+    not_checked=NOT_CHECKED,
     rank_order=("dp_replicate", "dp_shard", "pp", "cp", "tp"),
     schedules=(),
     zero_stages=(0,),

@@ -159,6 +159,16 @@ def hierarchical_sizes_make_cp(cp: Fact, hierarchical_cp: Fact) -> Fact:
 
 
 @rule(
+    subject="hierarchical_cp",
+    message="the exchange {cp_method} needs the hierarchical sizes, whose product is cp={cp}",
+    lists_all=True,
+)
+def hierarchical_exchange_needs_sizes(cp_method: Fact, cp: Fact, hierarchical_cp: Fact = 0) -> Fact:
+    """It exchanges heads inside groups and passes keys between them."""
+    return (cp_method != "a2a+p2p") | (hierarchical_cp == cp)
+
+
+@rule(
     subject="cp",
     message="{engine} has no context parallelism in a layout of this kind (cp={cp})",
     lists_all=True,

@@ -72,6 +72,21 @@ def experts_within_tensor_parallel(ep: Fact, tp: Fact) -> Fact:
 
 
 @rule(
+    subject="num_redundant_experts",
+    message=(
+        "with EPLB, {num_experts} experts and {num_redundant_experts} copies cannot be divided by "
+        "ep={ep}"
+    ),
+    module="experts",
+)
+def balanced_experts_divisible(
+    eplb: Fact, num_experts: Fact, ep: Fact, num_redundant_experts: Fact = 0
+) -> Fact:
+    """Balancing moves experts between ranks that hold as many each."""
+    return (eplb == 0) | ((num_experts + num_redundant_experts) % ep == 0)
+
+
+@rule(
     subject="ep",
     message="{engine} has no expert parallelism (ep={ep})",
     module="experts",

@@ -72,3 +72,45 @@ def shared_expert_width_keeps_quantization(
 ) -> Fact:
     """Shared experts are cut by tp even where routed ones are whole."""
     return shared_expert_intermediate_size % (quantization_block_size * tp) == 0
+
+
+@rule(
+    subject="tp",
+    message=(
+        "attention width per rank {per_rank} cuts a quantisation {quantization_unit} of "
+        "{attention_quantization_block_size} ({attention_width} over tp={tp})"
+    ),
+    details=lambda attention_width, tp, **_: {"per_rank": _per_rank(attention_width, tp)},
+    module="attention",
+    lists_all=True,
+)
+def attention_width_keeps_quantization(
+    attention_width: Fact,
+    tp: Fact,
+    attention_quantization_block_size: Fact,
+    quantization_unit: Fact = "block",
+) -> Fact:
+    """The output projection is cut along the heads, its inputs."""
+    return attention_width % (attention_quantization_block_size * tp) == 0
+
+
+@rule(
+    subject="tp",
+    message=(
+        "keys of {per_rank} channels a rank cut a quantisation block of "
+        "{key_value_quantization_rows} ({num_key_value_heads} key/value heads of {head_dim} over "
+        "tp={tp})"
+    ),
+    details=lambda num_key_value_heads, head_dim, tp, **_: {
+        "per_rank": max(1, num_key_value_heads // tp) * head_dim
+    },
+    module="attention",
+    lists_all=True,
+)
+def key_value_width_keeps_quantization(
+    num_key_value_heads: Fact, head_dim: Fact, tp: Fact, key_value_quantization_rows: Fact
+) -> Fact:
+    """Keys and values are cut by heads, their outputs, down to one head a rank."""
+    held = num_key_value_heads // tp
+    held = held + (held == 0)
+    return (tp == 1) | ((held * head_dim) % key_value_quantization_rows == 0)

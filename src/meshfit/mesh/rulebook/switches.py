@@ -18,6 +18,55 @@ def cuda_graphs_switched_off(pp: Fact, ep: Fact = 1) -> Fact:
 
 
 @rule(
+    subject="tp",
+    message=(
+        "with tp={tp}, cp={cp} {engine} starts only with CUDA_DEVICE_MAX_CONNECTIONS=1 on "
+        "accelerators before Blackwell"
+    ),
+    option_key="cuda_device_max_connections",
+    lists_all=True,
+)
+def one_connection_has_to_be_set(
+    tp: Fact, cp: Fact = 1, zero_stage: Fact = 0, cuda_device_max_connections: Fact = 0
+) -> Fact:
+    """One queue keeps collectives in front of the kernels that hide them; shards want several."""
+    is_free = ((tp == 1) & (cp == 1)) | (zero_stage >= 2)
+    return is_free | (cuda_device_max_connections > 0)
+
+
+@rule(
+    subject="cuda_device_max_connections",
+    message=(
+        "CUDA_DEVICE_MAX_CONNECTIONS is {cuda_device_max_connections}; tp={tp}, cp={cp} on "
+        "accelerators before Blackwell (compute capability {compute_capability}) need 1"
+    ),
+    lists_all=True,
+)
+def collectives_need_one_connection(
+    cuda_device_max_connections: Fact,
+    tp: Fact,
+    cp: Fact = 1,
+    zero_stage: Fact = 0,
+    compute_capability: Fact = 9,
+) -> Fact:
+    """One queue keeps collectives in front of the kernels that hide them."""
+    is_free = ((tp == 1) & (cp == 1)) | (zero_stage >= 2) | (compute_capability >= 10)
+    return is_free | (cuda_device_max_connections == 1)
+
+
+@rule(
+    subject="cuda_device_max_connections",
+    message=(
+        "CUDA_DEVICE_MAX_CONNECTIONS is 1; sharded parameters (zero_stage={zero_stage}) need more "
+        "than one, or the variable unset"
+    ),
+)
+def shards_need_several_connections(cuda_device_max_connections: Fact, zero_stage: Fact) -> Fact:
+    """One queue would put gathers and scatters in line behind the computation they hide under."""
+    return (zero_stage < 2) | (cuda_device_max_connections != 1)
+
+
+@rule(
     subject="overlap_param_gather",
     message=(
         "overlap_param_gather needs a sharded optimizer (zero_stage is {zero_stage}) and "

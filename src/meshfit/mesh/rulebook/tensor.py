@@ -40,9 +40,17 @@ def key_value_heads_divisible(num_key_value_heads: Fact, tp: Fact) -> Fact:
     module="attention",
     lists_all=True,
 )
-def key_value_heads_divide_or_replicate(num_key_value_heads: Fact, tp: Fact) -> Fact:
-    """Up to tp = kv heads they are divided; beyond, each is copied to tp / kv ranks."""
-    return (num_key_value_heads % tp == 0) | (tp % num_key_value_heads == 0)
+def key_value_heads_divide_or_replicate(
+    num_key_value_heads: Fact, tp: Fact, key_value_heads_of_layers: tuple[int, ...] = ()
+) -> Fact:
+    """Up to tp = kv heads they are divided; beyond, each is copied to tp / kv ranks.
+
+    Where layers differ, it holds for every number of heads among them.
+    """
+    holds: Fact = True
+    for heads in key_value_heads_of_layers or (num_key_value_heads,):
+        holds = holds & ((heads % tp == 0) | (tp % heads == 0))
+    return holds
 
 
 @rule(
@@ -59,6 +67,66 @@ def key_value_heads_divide_or_replicate(num_key_value_heads: Fact, tp: Fact) -> 
 def key_value_heads_replicated(num_key_value_heads: Fact, tp: Fact) -> Fact:
     """Copies of a head are legal, and save nothing."""
     return tp <= num_key_value_heads
+
+
+@rule(
+    subject="tp",
+    message=(
+        "{mixer_heads} heads of the state-space or linear-attention layers cannot be divided by "
+        "tp={tp}"
+    ),
+    module="mixer",
+    lists_all=True,
+)
+def mixer_heads_divisible(mixer_heads: Fact, tp: Fact) -> Fact:
+    """A head and its state are on one rank."""
+    return mixer_heads % tp == 0
+
+
+@rule(
+    subject="tp",
+    message="{linear_key_heads} key heads of the linear-attention layers cannot be divided by tp={tp}",
+    module="mixer",
+    lists_all=True,
+)
+def linear_key_heads_divisible(linear_key_heads: Fact, tp: Fact) -> Fact:
+    """A key head serves several value heads, and none is copied."""
+    return linear_key_heads % tp == 0
+
+
+@rule(
+    subject="tp",
+    message="{state_space_groups} groups of the state-space layers cannot be divided by tp={tp}",
+    module="mixer",
+    lists_all=True,
+)
+def state_space_groups_divisible(state_space_groups: Fact, tp: Fact) -> Fact:
+    """The heads of a group share B and C, and no group is copied."""
+    return state_space_groups % tp == 0
+
+
+@rule(
+    subject="tp",
+    message=(
+        "{state_space_groups} groups of the state-space layers cannot be divided by tp={tp}: "
+        "{engine} copies a single group and no more"
+    ),
+    module="mixer",
+    lists_all=True,
+)
+def state_space_groups_divisible_or_one(state_space_groups: Fact, tp: Fact) -> Fact:
+    """The heads of a group share B and C; one group for all of them lies on every rank."""
+    return (state_space_groups == 1) | (state_space_groups % tp == 0)
+
+
+@rule(
+    subject="tp",
+    message="{state_space_channels} channels of the state-space layers cannot be divided by tp={tp}",
+    module="mixer",
+)
+def state_space_channels_divisible(state_space_channels: Fact, tp: Fact) -> Fact:
+    """A channel and its state are on one rank (Mamba before heads)."""
+    return state_space_channels % tp == 0
 
 
 @rule(
