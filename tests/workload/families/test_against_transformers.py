@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from meshfit.errors import InputError
 from meshfit.workload import counts
 from meshfit.workload.families import FAMILIES, read_family
 from meshfit.workload.parts import PARTS, part_of
@@ -161,6 +162,14 @@ OTHERS = {
             "num_attention_heads": 4, "subsampling_conv_channels": [16, 8], "output_proj_dims": 20,
         },
     },
+    "gemma4_text, sizes of a layer": decoder(
+        "gemma4_text", num_hidden_layers=4, head_dim=8, global_head_dim=32,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+        per_layer_config={
+            "01": {"head_dim": 16, "num_key_value_heads": 4},
+            "03": {"head_dim": 16, "num_key_value_heads": 4},
+        },
+    ),
     "glm": decoder("glm", head_dim=16, pad_token_id=0),
     "glm4": decoder("glm4", head_dim=16, pad_token_id=0),
     "glm4_moe": decoder("glm4_moe", **EXPERTS, head_dim=16, use_qk_norm=True, n_shared_experts=2),
@@ -306,6 +315,9 @@ OTHERS = {
     "qwen3_next": decoder(
         "qwen3_next", num_hidden_layers=4, **DELTA, **EXPERTS, shared_expert_intermediate_size=20
     ),
+    "qwen3_next, no shared expert": decoder(
+        "qwen3_next", num_hidden_layers=4, **DELTA, **EXPERTS, shared_expert_intermediate_size=0
+    ),
     "qwen3_vl": {
         "model_type": "qwen3_vl", "vision_config": QWEN_VISION, "tie_word_embeddings": True,
         "text_config": decoder("qwen3_vl_text", head_dim=8),
@@ -349,14 +361,48 @@ def parameters_of(config):
     return {name: parameter.numel() for name, parameter in model.named_parameters()}
 
 
+def built_parts(config):
+    """Parameters by part of the model on the meta device."""
+    parts = dict.fromkeys(PARTS, 0)
+    for name, elements in parameters_of(config).items():
+        parts[part_of(name)] += elements
+    return parts
+
+
 @pytest.mark.parametrize("config", (TINY | OTHERS).values(), ids=TINY | OTHERS)
 def test_parameters_by_part_equal_those_of_the_built_model(config):
-    expected = dict.fromkeys(PARTS, 0)
-    for name, elements in parameters_of(config).items():
-        expected[part_of(name)] += elements
+    expected = built_parts(config)
     model = read_family("tiny", config)
     assert counts.parameters_by_part(model) == expected
     assert counts.total_parameters(model) == sum(expected.values())
+
+
+def flags_flipped(config):
+    """``config`` once for every truth value of its class, or of a config inside, turned over."""
+    try:
+        stated = config_class({"model_type": config["model_type"]}).to_dict()
+    except TypeError:  # a config class without a default for everything
+        stated = {}
+    for key, value in {**stated, **config}.items():
+        if isinstance(value, bool):
+            yield key, {**config, key: not value}
+        elif key in config and isinstance(config[key], dict) and "model_type" in config[key]:
+            for inner, flipped in flags_flipped(config[key]):
+                yield f"{key}.{inner}", {**config, key: flipped}
+
+
+@pytest.mark.parametrize("config", (TINY | OTHERS).values(), ids=TINY | OTHERS)
+def test_every_flag_of_a_config_class_counts_as_in_the_built_model_or_is_refused(config):
+    for key, flipped in flags_flipped(config):
+        try:
+            ours = counts.parameters_by_part(read_family("flipped", flipped))
+        except InputError:
+            continue
+        try:
+            theirs = built_parts(flipped)
+        except Exception:  # whatever transformers fails with, it is nothing to compare
+            continue
+        assert ours == theirs, key
 
 
 def test_every_family_is_compared():

@@ -166,3 +166,20 @@ class TestGpt2:
 
     def test_cross_attention_is_refused(self):
         assert "add_cross_attention" in refused(model_type="gpt2", add_cross_attention=True)
+
+
+class TestPerLayerSizes:
+    def gemma4(self, per_layer):
+        return {"model_type": "gemma4_text", "num_hidden_layers": 2, "per_layer_config": per_layer}
+
+    def test_another_family_refuses_them_also_inside(self):
+        inside = {"model_type": "llama", "per_layer_config": {"0": {"head_dim": 8}}}
+        assert "llama is not read with" in refused(model_type="a_wrapper", text_config=inside)
+        with_text = {"model_type": "qwen3_vl_text", "per_layer_config": {"0": {"head_dim": 8}}}
+        assert "per_layer_config" in refused(model_type="qwen3_vl", text_config=with_text)
+
+    def test_what_is_no_layer_or_no_known_size_is_refused(self):
+        assert "names layer 2, but there are 2" in refused(**self.gemma4({"2": {"head_dim": 8}}))
+        assert "per_layer_config['x']" in refused(**self.gemma4({"x": {"head_dim": 8}}))
+        assert "sizes of head_dim and" in refused(**self.gemma4({"1": {"hidden_size": 8}}))
+        assert "head_dim is 0" in refused(**self.gemma4({"1": {"head_dim": 0}}))

@@ -38,7 +38,8 @@ class MoeSpec(Block):
     Attributes:
         expert: one routed expert.
         shared: what every token passes beside them (all shared experts as one MLP).
-        shared_gate: whether a sigmoid gate of one output scales the shared expert.
+        shared_gate: whether a sigmoid gate of one output scales the shared expert; it is there even
+            where that expert has no width.
         dense: a dense MLP that runs beside the experts and is none of them (Gemma 4).
         expert_input_size: width of the experts' input and output where tokens are projected to it
             first (Nemotron 3); None: the hidden size. ``latent_bias``: with a bias.
@@ -87,10 +88,9 @@ class MoeSpec(Block):
         )
 
     def _shared_tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
-        if self.shared is None:
-            return ()
+        shared = self.shared.tensors(hidden_size) if self.shared else ()
         gate = linear("shared_expert_gate", hidden_size, 1, role="router")
         return (
-            *(tensor.below("shared_expert") for tensor in self.shared.tensors(hidden_size)),
+            *(tensor.below("shared_expert") for tensor in shared),
             *(gate if self.shared_gate else ()),
         )

@@ -176,6 +176,9 @@ EXPERT_FREE = frozenset(
 )
 """Families without experts; a config of theirs that states some contradicts itself."""
 
+PER_LAYER_SIZES = frozenset(("gemma4_text",))
+"""Families that read ``per_layer_config``."""
+
 _MOST_KEYS = 20
 
 MAX_PARAMETERS = 2**58
@@ -203,6 +206,8 @@ def _read(name: str, config: Mapping[str, Any]) -> ModelSpec:
     model_type = config.get("model_type")
     if isinstance(model_type, str) and model_type in FAMILIES:
         _check_overrides(config, model_type)
+        for _, inner in language_configs(config):
+            _check_overrides(inner, inner["model_type"])
         return FAMILIES[model_type](name, config)
     for path, inner in language_configs(config):
         if inner["model_type"] in FAMILIES:
@@ -239,8 +244,10 @@ def _unknown(config: Mapping[str, Any]) -> str:
 
 def _check_overrides(config: Mapping[str, Any], model_type: str) -> None:
     """Refuses keys that change the architecture, but that the family does not read."""
-    if config.get("per_layer_config"):
-        raise InputError("per_layer_config gives layers sizes of their own, which is not read yet")
+    if config.get("per_layer_config") and model_type not in PER_LAYER_SIZES:
+        raise InputError(
+            f"per_layer_config gives layers sizes of their own, which {model_type} is not read with"
+        )
     if model_type not in EXPERT_FREE:
         return
     for key in EXPERT_KEYS:

@@ -19,6 +19,8 @@ COHERE = DecoderFamily(
     tie_word_embeddings=True,
     qkv_bias=Flag(key="attention_bias"),
     output_bias=Flag(key="attention_bias"),
+    qk_norm=Flag(key="use_qk_norm"),
+    qk_norm_over="all_heads",
     norm="layer_norm",
     norm_vectors=1,
     norms=("input_layernorm",),

@@ -2,13 +2,14 @@
 attention, experts behind the first layers, shared experts, sparse attention in some."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meshfit.errors import InputError
 from meshfit.workload.blocks.block import Block
 from meshfit.workload.blocks.latent import IndexerSpec, LatentAttentionSpec
 from meshfit.workload.families.decoder import DecoderSizes, decoder_sizes, divided_head_dim
 from meshfit.workload.families.experts import Experts, after_first, feed_forwards
+from meshfit.workload.families.family import Flag, Setting, setting
 from meshfit.workload.families.keys import (
     MAX_HEADS,
     MAX_LAYERS,
@@ -48,6 +49,7 @@ class LatentFamily:
         experts: None: every layer has the dense MLP.
         dense_layers: default of ``first_k_dense_replace``.
         indexer: default sizes of the indexer of sparse attention; None: attention is dense.
+        mlp_bias: biases in the dense MLPs; ``Experts.shared_bias`` says it of shared experts.
         synonyms: other names of keys -> the names read here.
     """
 
@@ -57,6 +59,7 @@ class LatentFamily:
     experts: Experts | None
     dense_layers: int = 0
     indexer: IndexerSpec | None = None
+    mlp_bias: Setting = False
     tie_word_embeddings: bool = False
     synonyms: dict[str, str] = field(default_factory=dict)
 
@@ -64,7 +67,11 @@ class LatentFamily:
         """The model. Raises ``InputError`` on a key that the family's config class would not take."""
         own = with_own_names(config, self.synonyms)
         sizes = decoder_sizes(own, self.defaults)
-        mlp = MlpSpec(intermediate_size=sizes.intermediate_size, gated=True)
+        mlp = MlpSpec(
+            intermediate_size=sizes.intermediate_size,
+            gated=True,
+            bias=setting(own, self.mlp_bias),
+        )
         blocks: Sequence[Block] = (mlp,) * sizes.num_hidden_layers
         if self.experts is not None:
             blocks = feed_forwards(self.experts, after_first(self.dense_layers))(own, sizes, mlp)
@@ -200,7 +207,8 @@ DEEPSEEK_V2 = LatentFamily(
         max_position_embeddings=2048,
     ),
     latent=LatentSizes(),
-    experts=_experts(64, 0, 1407, 2),
+    experts=replace(_experts(64, 0, 1407, 2), shared_bias="mlp_bias"),
+    mlp_bias=Flag(key="mlp_bias"),
     synonyms=_EXPERT_NAMES,
 )
 DEEPSEEK_V3 = LatentFamily(
@@ -287,5 +295,6 @@ MINICPM3 = LatentFamily(
         q_lora_rank=768, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=None
     ),
     experts=None,
+    mlp_bias=Flag(key="mlp_bias"),
     tie_word_embeddings=True,
 )

@@ -38,6 +38,7 @@ EXPERTS = Experts(
     chosen=("num_experts_per_tok", 6),
     width=("moe_intermediate_size", 2048),
     shared_width=("moe_intermediate_size", 2048),
+    shared_bias="mlp_bias",
 )
 
 _SYNONYMS = {

@@ -1,7 +1,7 @@
 """Mixtures of experts: reading their sizes, and which layers have them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshfit.errors import InputError
 from meshfit.workload.blocks.block import Block
@@ -10,6 +10,7 @@ from meshfit.workload.families.family import FeedForwards
 from meshfit.workload.families.keys import (
     MAX_LAYERS,
     Config,
+    flag,
     index_list,
     layer_kinds,
     shown,
@@ -34,6 +35,7 @@ class Experts:
         width: key and default of an expert's inner size.
         shared_width: key and default of the inner size of all shared experts together.
         shared_count: key and default of the number of shared experts, each as wide as a routed one.
+        shared_bias: key of whether the shared experts have biases; None: as the routed ones.
     """
 
     total: tuple[str, int]
@@ -45,6 +47,7 @@ class Experts:
     gated: bool = True
     bias: bool = False
     router_bias: bool = False
+    shared_bias: str | None = None
 
     def read(self, config: Config) -> MoeSpec:
         """The mixture of experts of ``config``.
@@ -59,8 +62,8 @@ class Experts:
             num_experts=num_experts,
             experts_per_token=per_token,
             expert=self._mlp(width),
-            shared=self._mlp(shared) if shared else None,
-            shared_gate=self.shared_gate and shared > 0,
+            shared=self._shared(shared, config),
+            shared_gate=self.shared_gate,
             router_bias=self.router_bias,
         )
 
@@ -73,6 +76,12 @@ class Experts:
         if config.get(key, default) is None:
             return 0
         return width * whole_number(config, key, default, minimum=0, maximum=MAX_EXPERTS)
+
+    def _shared(self, width: int, config: Config) -> MlpSpec | None:
+        if width == 0:
+            return None
+        bias = self.bias if self.shared_bias is None else flag(config, self.shared_bias, False)
+        return replace(self._mlp(width), bias=bias)
 
     def _mlp(self, width: int) -> MlpSpec:
         return MlpSpec(intermediate_size=width, gated=self.gated, bias=self.bias)

@@ -116,9 +116,9 @@ class DecoderFamily:
         mlp = MlpSpec(
             intermediate_size=sizes.intermediate_size,
             gated=self.gated,
-            bias=_setting(own, self.mlp_bias),
+            bias=setting(own, self.mlp_bias),
         )
-        parallel = _setting(own, self.parallel)
+        parallel = setting(own, self.parallel)
         windows = self.windows(own, sizes.num_hidden_layers)
         feed_forwards = self.feed_forwards(own, sizes, mlp)
         layer_with = {
@@ -135,7 +135,7 @@ class DecoderFamily:
             norm_vectors=self.norm_vectors,
             final_norms=self.final_norms,
             tie_word_embeddings=flag(own, "tie_word_embeddings", self.tie_word_embeddings),
-            head_bias=_setting(own, self.head_bias),
+            head_bias=setting(own, self.head_bias),
             max_position_embeddings=sizes.max_position_embeddings,
             dropout=max((probability(own, key, 0.0) for key in self.dropouts), default=0.0),
             names=self.names,
@@ -157,9 +157,9 @@ class DecoderFamily:
             sizes,
             num_key_value_heads=kv_heads or heads,
             head_dim=head_dim,
-            qkv_bias=_setting(config, self.qkv_bias),
-            output_bias=_setting(config, self.output_bias),
-            qk_norm=_setting(config, self.qk_norm),
+            qkv_bias=setting(config, self.qkv_bias),
+            output_bias=setting(config, self.output_bias),
+            qk_norm=setting(config, self.qk_norm),
         )
         width = heads * attention.head_dim
         if self.heads_fill_hidden and width != sizes.hidden_size:
@@ -187,8 +187,13 @@ class DecoderFamily:
         )
 
 
-def _setting(config: Config, setting: Setting) -> bool:
-    return setting if isinstance(setting, bool) else flag(config, setting.key, setting.default)
+def setting(config: Config, value: Setting) -> bool:
+    """What is fixed, or what the key says.
+
+    Raises:
+        InputError: the key holds neither true nor false.
+    """
+    return value if isinstance(value, bool) else flag(config, value.key, value.default)
 
 
 def four_times_hidden(config: Config, family: DecoderFamily) -> Config:

@@ -6,7 +6,7 @@ from meshfit.errors import InputError
 from meshfit.workload.blocks.tensor import linear, norm
 from meshfit.workload.families.decoder import DecoderSizes
 from meshfit.workload.families.family import DecoderFamily, Flag
-from meshfit.workload.families.keys import Config, mapping, whole_number
+from meshfit.workload.families.keys import Config, flag, mapping, whole_number
 from meshfit.workload.families.siglip import siglip_tower
 from meshfit.workload.families.sliding import alternating_windows
 from meshfit.workload.model import LLAMA_NORMS, ModelSpec
@@ -78,4 +78,10 @@ def read_gemma3(name: str, config: Config) -> ModelSpec:
         *linear("mm_input_projection", width, model.hidden_size),
     )
     tower = siglip_tower(vision, projection=projection)
-    return replace(model, model_type="gemma3", towers=(tower,), config=config)
+    return replace(
+        model,
+        model_type="gemma3",
+        tie_word_embeddings=flag(config, "tie_word_embeddings", True),
+        towers=(tower,),
+        config=config,
+    )

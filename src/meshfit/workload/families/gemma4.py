@@ -1,6 +1,6 @@
 """Gemma 4: wide heads in full layers, keys as values, experts beside the MLP, inputs per layer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from meshfit.errors import InputError
@@ -56,10 +56,16 @@ _EXPERT_NORMS = (
 )
 
 
+_OVERRIDES = ("head_dim", "num_key_value_heads")
+"""What ``per_layer_config`` may give a layer."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _LayerKind:
     attention: str
     shares_cache: bool
+    head_dim: int
+    num_key_value_heads: int
 
 
 def read_text(name: str, config: Config) -> ModelSpec:
@@ -129,7 +135,48 @@ def _kinds(config: Config, num_hidden_layers: int) -> Sequence[_LayerKind]:
             f"num_kv_shared_layers is {shared} of {num_hidden_layers} layers; layers of every kind"
             " must come before them, whose keys they share"
         )
-    return [_LayerKind(attention=kind, shares_cache=i >= first) for i, kind in enumerate(kinds)]
+    sizes_of = {kind: _head_sizes(config, kind) for kind in set(kinds)}
+    overrides = _overrides(config, num_hidden_layers)
+    return [
+        _LayerKind(
+            attention=kind, shares_cache=i >= first, **{**sizes_of[kind], **overrides.get(i, {})}
+        )
+        for i, kind in enumerate(kinds)
+    ]
+
+
+def _head_sizes(config: Config, kind: str) -> dict[str, int]:
+    """``head_dim`` and ``num_key_value_heads``. Full layers have heads of ``global_head_dim``; with
+    ``attention_k_eq_v`` their key/value heads may have a number of their own. In a config with
+    ``per_layer_config`` that says both instead, as transformers writes it."""
+    head_dim = whole_number(config, "head_dim", 256)
+    kv_heads = whole_number(config, "num_key_value_heads", 4, maximum=MAX_HEADS)
+    if kind == FULL and "per_layer_config" not in config:
+        head_dim = whole_number(config, "global_head_dim", 512)
+        if flag(config, "attention_k_eq_v", False):
+            of_full = optional_whole_number(config, "num_global_key_value_heads", maximum=MAX_HEADS)
+            kv_heads = of_full or kv_heads
+    return {"head_dim": head_dim, "num_key_value_heads": kv_heads}
+
+
+def _overrides(config: Config, num_hidden_layers: int) -> Mapping[int, Mapping[str, int]]:
+    """Layer number -> sizes that ``per_layer_config`` gives it (keys are written ``"05"``)."""
+    stated = mapping(config, "per_layer_config")
+    found = {}
+    for key, sizes in stated.items():
+        known = isinstance(sizes, Mapping) and not sizes.keys() - set(_OVERRIDES)
+        if not (str(key).isdecimal() and len(str(key)) < 6 and known):
+            raise InputError(
+                f"per_layer_config[{shown(key)}] is {shown(sizes)}; expected the number of a layer"
+                f" and sizes of {' and '.join(_OVERRIDES)}"
+            )
+        if int(key) >= num_hidden_layers:
+            raise InputError(
+                f"per_layer_config names layer {int(key)}, but there are {num_hidden_layers} hidden"
+                " layers, counted from 0"
+            )
+        found[int(key)] = {name: whole_number(sizes, name, 0, maximum=MAX_WIDTH) for name in sizes}
+    return found
 
 
 def _layer(config: Config, sizes: DecoderSizes, kind: _LayerKind, per_layer: int) -> LayerSpec:
@@ -154,22 +201,13 @@ def _layer(config: Config, sizes: DecoderSizes, kind: _LayerKind, per_layer: int
 
 
 def _attention(config: Config, sizes: DecoderSizes, kind: _LayerKind) -> AttentionSpec:
-    """Full layers have heads of ``global_head_dim``; with ``attention_k_eq_v`` their values are
-    their keys, of which they may have another number."""
+    """With ``attention_k_eq_v`` the values of full layers are their keys."""
     bias = flag(config, "attention_bias", False)
-    kv_heads = whole_number(config, "num_key_value_heads", 4, maximum=MAX_HEADS)
-    head_dim = whole_number(config, "head_dim", 256)
-    keys_are_values = flag(config, "attention_k_eq_v", False) and kind.attention == FULL
     window = whole_number(config, "sliding_window", 512, maximum=MAX_TOKENS)
-    if kind.attention == FULL:
-        head_dim = whole_number(config, "global_head_dim", 512)
-        if keys_are_values:
-            of_full = optional_whole_number(config, "num_global_key_value_heads", maximum=MAX_HEADS)
-            kv_heads = of_full or kv_heads
     attention = grouped_query_attention(
         sizes,
-        num_key_value_heads=kv_heads,
-        head_dim=head_dim,
+        num_key_value_heads=kind.num_key_value_heads,
+        head_dim=kind.head_dim,
         qkv_bias=bias,
         output_bias=bias,
         qk_norm=True,
@@ -177,7 +215,7 @@ def _attention(config: Config, sizes: DecoderSizes, kind: _LayerKind) -> Attenti
     return replace(
         attention,
         sliding_window=window if kind.attention == SLIDING else None,
-        values_from_keys=keys_are_values,
+        values_from_keys=flag(config, "attention_k_eq_v", False) and kind.attention == FULL,
         shares_cache=kind.shares_cache,
     )
 
@@ -214,8 +252,6 @@ def _vision_tower(vision: Config, hidden_size: int) -> TowerSpec:
         num_attention_heads=heads,
         num_key_value_heads=whole_number(vision, "num_key_value_heads", 12, maximum=MAX_HEADS),
         head_dim=whole_number(vision, "head_dim", 64),
-        qkv_bias=flag(vision, "attention_bias", False),
-        output_bias=flag(vision, "attention_bias", False),
         qk_norm=True,
     )
     mlp = MlpSpec(intermediate_size=whole_number(vision, "intermediate_size", 3072), gated=True)

@@ -11,7 +11,6 @@ from meshfit.workload.families.experts import Experts, after_first, feed_forward
 from meshfit.workload.families.keys import (
     MAX_HEADS,
     Config,
-    flag,
     layer_kinds,
     mapping,
     probability,
@@ -48,6 +47,8 @@ _EXPERTS = Experts(
 def read(name: str, config: Config) -> ModelSpec:
     """The model, with the defaults of transformers' ``KimiLinearConfig``.
 
+    The head is never tied to the embedding, whatever ``tie_word_embeddings`` says, as in its class.
+
     Raises:
         InputError: a key cannot be right, or the lists of layers do not cover them all.
     """
@@ -72,7 +73,7 @@ def read(name: str, config: Config) -> ModelSpec:
         vocab_size=sizes.vocab_size,
         layers=tuple(layer_with[pair] for pair in pairs),
         norm="rms_norm",
-        tie_word_embeddings=flag(own, "tie_word_embeddings", False),
+        tie_word_embeddings=False,
         max_position_embeddings=sizes.max_position_embeddings,
         dropout=probability(own, "attention_dropout", 0.0),
         config=config,

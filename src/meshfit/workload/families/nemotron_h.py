@@ -55,6 +55,8 @@ _SYNONYMS = {
 def read(name: str, config: Config) -> ModelSpec:
     """The model. Sizes of Mamba come from heads and their width; ``expand`` is not used.
 
+    The head is never tied to the embedding, whatever ``tie_word_embeddings`` says, as in its class.
+
     Raises:
         InputError: a key cannot be right, or the pattern of layers contradicts their number.
     """
@@ -73,7 +75,7 @@ def read(name: str, config: Config) -> ModelSpec:
         vocab_size=sizes.vocab_size,
         layers=tuple(layer_of[kind] for kind in kinds),
         norm="rms_norm",
-        tie_word_embeddings=flag(own, "tie_word_embeddings", False),
+        tie_word_embeddings=False,
         max_position_embeddings=sizes.max_position_embeddings,
         dropout=max(probability(own, k, 0.0) for k in ("attention_dropout", "hidden_dropout")),
         mtp_unknown=(

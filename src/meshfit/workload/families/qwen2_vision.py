@@ -32,7 +32,19 @@ TEXT_2_5 = DecoderFamily(
     windows=windows_of_layers,
 )
 TEXT_2 = replace(TEXT_2_5, model_type="qwen2_vl_text")
-OMNI_TEXT = replace(TEXT_2_5, model_type="qwen2_5_omni_text")
+OMNI_TEXT = replace(
+    TEXT_2_5,
+    model_type="qwen2_5_omni_text",
+    defaults=DecoderSizes(
+        vocab_size=152064,
+        hidden_size=3584,
+        intermediate_size=18944,
+        num_hidden_layers=28,
+        num_attention_heads=28,
+        max_position_embeddings=32768,
+    ),
+    num_key_value_heads=4,
+)
 
 
 def read_2(name: str, config: Config) -> ModelSpec:
