@@ -8,7 +8,15 @@ from meshfit.funnel.planning import Plan
 from meshfit.job.spec import Job
 from meshfit.mesh.generate import Generated
 from meshfit.mesh.neighbour import Neighbours
-from meshfit.report.documents import SCHEMA_VERSION, PlanDocument, SpaceDocument, plan_candidate
+from meshfit.predict.campaign import campaign
+from meshfit.report.documents import (
+    SCHEMA_VERSION,
+    CampaignDocument,
+    PlanDocument,
+    SpaceDocument,
+    campaign_document,
+    plan_candidate,
+)
 
 
 def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
@@ -29,10 +37,26 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
                 verdict=plan.verdict(index),
                 capacity_bytes=capacity,
                 baseline=plan.layout(index) == plan.job.baseline,
+                campaign=_campaign(plan, index),
             )
             for index in map(int, plan.order[:top])
         ],
     )
+
+
+def _campaign(plan: Plan, index: int) -> CampaignDocument | None:
+    """The whole training run under one candidate, where the job has a budget."""
+    job = plan.job
+    if job.budget is None:
+        return None
+    whole = campaign(
+        job.budget,
+        model=job.model,
+        training=job.training,
+        topology=job.topology,
+        step_s=float(plan.estimates.step_middle_s[index]),
+    )
+    return campaign_document(whole, job.budget.currency)
 
 
 def unranked_document(job: Job, generated: Generated, *, seconds: float, why: str) -> PlanDocument:

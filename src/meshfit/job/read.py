@@ -12,12 +12,13 @@ from meshfit.cluster.files import read_topology
 from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
+from meshfit.job.budget import device_seconds, positive_duration, read_budget
 from meshfit.job.schema import JobFile, LayoutFile, RunFile, SearchFile, WorkloadFile
 from meshfit.job.spec import Job, RunSpec
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec, make_layout
 from meshfit.profile import EngineProfile
-from meshfit.units import parse_count, parse_duration, parse_fraction
+from meshfit.units import parse_count, parse_fraction
 from meshfit.workload.config_file import is_folder
 from meshfit.workload.models import catalogue, read_model
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
@@ -78,6 +79,7 @@ def read_job(
         search=_search(file.search),
         run=_run(file.run),
         headroom_fraction=_headroom(file.search.headroom),
+        budget=read_budget(file.budget),
         identity=_identity(file),
         notes=tuple(notes),
     )
@@ -258,29 +260,14 @@ def _run(file: RunFile) -> RunSpec:
         steps=file.steps,
         warmup_steps=file.warmup,
         parity=file.parity,
-        deadline_s=_positive_duration(file.deadline, "run.deadline"),
-        hang_s=_positive_duration(file.hang, "run.hang"),
+        deadline_s=positive_duration(file.deadline, "run.deadline"),
+        hang_s=positive_duration(file.hang, "run.hang"),
         threads_per_rank=file.threads_per_rank,
         port=file.port,
-        budget_device_s=_device_seconds(file.budget),
+        budget_device_s=(
+            None if file.budget is None else device_seconds(file.budget, "run.budget")
+        ),
     )
-
-
-def _positive_duration(value: str | float, key: str) -> float:
-    seconds = parse_duration(value)
-    if seconds <= 0:
-        raise InputError(f"{key} {value!r} must be greater than 0")
-    return seconds
-
-
-def _device_seconds(text: str | None) -> float | None:
-    """Accelerator-seconds from ``4 GPU-h`` (``4 rank-h`` on CPU ranks)."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(?:GPU|rank)-(h|min|s)\s*", text, re.IGNORECASE)
-    if match is None or float(match.group(1)) <= 0:
-        raise InputError(f"run.budget {text!r}: write it like '4 GPU-h' or '30 rank-min'")
-    return float(match.group(1)) * {"h": 3600, "min": 60, "s": 1}[match.group(2).lower()]
 
 
 def _engines(value: str | list[str]) -> list[EngineProfile]:
@@ -315,8 +302,10 @@ def _given_weights(model: str, base: Path) -> Path | None:
 def _identity(file: JobFile) -> str:
     """Hash of the file's meaning (comments and order of keys left out).
 
-    Without the layout, which no sweep looks at, and without the port and the budget, which change
+    Without the layout, which no sweep looks at, and without the port and the budgets, which change
     no result: a sweep that ended at its budget goes on with a larger one.
     """
-    document = file.model_dump(mode="json", exclude={"layout": True, "run": {"port", "budget"}})
+    document = file.model_dump(
+        mode="json", exclude={"layout": True, "budget": True, "run": {"port", "budget"}}
+    )
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -103,6 +103,17 @@ class RunFile(Strict):
     budget: str | None = None
 
 
+class BudgetFile(Strict):
+    """The whole training run: ``{tokens: 15T, price: 2.5 USD/GPU-h, mtbf: 50000 GPU-h}``."""
+
+    tokens: str | Count
+    price: str | None = None
+    mtbf: str | None = None
+    restart: str | Number = "10 min"
+    save: str | Number | None = None
+    checkpoint_every: str | Number | None = None
+
+
 class JobFile(Strict):
     schema_version: Literal[1]
     name: str | None = None
@@ -114,3 +125,4 @@ class JobFile(Strict):
     baseline: str | LayoutFile | None = None
     search: SearchFile = SearchFile()
     run: RunFile = RunFile()
+    budget: BudgetFile | None = None

@@ -8,6 +8,7 @@ from meshfit.cluster.topology import Topology
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.profile import EngineProfile
+from meshfit.workload.budget import BudgetSpec
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec
 
@@ -48,7 +49,8 @@ class Job:
     ``profile`` is the engine of the job and ``other_engines`` names those listed after it.
     ``weights`` is a folder of given weights, None for random ones. ``layout`` is the one layout
     that check, run and export work on; ``baseline`` is always a row of a comparison. ``identity``
-    hashes what in the file decides the result of a sweep, for the plan hash. ``notes`` are
+    hashes what in the file decides the result of a sweep, for the plan hash. ``budget`` is that of
+    the whole training run, None where it is not told. ``notes`` are
     readings of the file that a person should see.
     """
 
@@ -64,5 +66,6 @@ class Job:
     run: RunSpec
     headroom_fraction: float
     identity: str
+    budget: BudgetSpec | None = None
     notes: tuple[str, ...] = ()
     other_engines: tuple[str, ...] = ()

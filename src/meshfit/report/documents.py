@@ -16,9 +16,11 @@ from meshfit.breakdown import Prediction
 from meshfit.compare.candidate import measured_candidate
 from meshfit.compare.timing import percentile
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.campaign import Campaign
 from meshfit.record.schema import RankReport, Record, RunResult
 
 SCHEMA_VERSION = 1
+DAY_S = 86_400.0
 
 
 class SpreadDocument(TypedDict):
@@ -28,6 +30,19 @@ class SpreadDocument(TypedDict):
     low: float
     high: float
     count: int
+
+
+class CampaignDocument(TypedDict):
+    """A whole training run; ``device_hours`` and ``days`` are of wall clock."""
+
+    steps: int
+    days: float
+    device_hours: float
+    cost: float | None
+    currency: str
+    goodput: float
+    checkpoint: dict[str, float] | None
+    """``bytes`` of one, ``save`` (s it stops training), ``interval`` (s of training between)."""
 
 
 class PlanCandidateDocument(TypedDict):
@@ -44,6 +59,7 @@ class PlanCandidateDocument(TypedDict):
     tokens_per_s: float
     binding: str
     baseline: NotRequired[bool]
+    budget: NotRequired[CampaignDocument]
 
 
 class SpaceDocument(TypedDict):
@@ -187,9 +203,10 @@ def plan_candidate(
     verdict: str,
     capacity_bytes: int | None,
     baseline: bool = False,
+    campaign: CampaignDocument | None = None,
 ) -> PlanCandidateDocument:
     """One predicted layout; ``capacity_bytes`` is what one device reports."""
-    return {
+    document: PlanCandidateDocument = {
         "label": layout.label,
         "family": layout.family,
         "layout": layout.as_json(),
@@ -203,6 +220,25 @@ def plan_candidate(
         "tokens_per_s": prediction.tokens_per_s,
         "binding": prediction.binding,
         "baseline": baseline,
+    }
+    if campaign is not None:
+        document["budget"] = campaign
+    return document
+
+
+def campaign_document(campaign: Campaign, currency: str) -> CampaignDocument:
+    """A whole training run; ``cost`` is null without a price, ``checkpoint`` without failures."""
+    saved = campaign.checkpointing
+    return {
+        "steps": campaign.steps,
+        "days": campaign.wall_s / DAY_S,
+        "device_hours": campaign.device_h,
+        "cost": campaign.cost,
+        "currency": currency,
+        "goodput": campaign.goodput,
+        "checkpoint": None
+        if saved is None
+        else {"bytes": saved.size_bytes, "save": saved.save_s, "interval": saved.interval_s},
     }
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from meshfit.report import words
 from meshfit.report.documents import (
+    CampaignDocument,
     CandidateDocument,
     FitDocument,
     PlanCandidateDocument,
@@ -47,6 +48,9 @@ def plan_table(
     table.add_column("memory", overflow="fold")
     table.add_column("step time", justify="right", overflow="fold")
     table.add_column("tokens/s", justify="right", overflow="fold")
+    has_budget = any("budget" in candidate for candidate in candidates)
+    if has_budget:
+        table.add_column("whole run", justify="right", overflow="fold")
     table.add_column("bound by", overflow="fold")
     for position, candidate in enumerate(candidates, 1):
         table.add_row(
@@ -58,9 +62,25 @@ def plan_table(
                 words.interval(candidate.get("interval"), "step_time"),
             ),
             words.rate(candidate.get("tokens_per_s")),
+            *([_whole_run(candidate.get("budget"))] if has_budget else []),
             escape(candidate["binding"]),
         )
     return table
+
+
+def _whole_run(budget: CampaignDocument | None) -> Text:
+    """Days; below them cost (else accelerator-hours), and goodput where machines fail."""
+    if budget is None:
+        return Text(words.ABSENT)
+    cost = budget["cost"]
+    spent = (
+        f"{format_count(budget['device_hours'])} GPU-h"
+        if cost is None
+        else f"{format_count(cost)} {budget['currency']}"
+    )
+    if budget["checkpoint"] is not None:
+        spent += f"\ngoodput {format_percent(budget['goodput'])}"
+    return _stacked(f"{budget['days']:,.1f} days", spent)
 
 
 def memory_bar(memory: Mapping[str, int | None], verdict: str) -> Text:
