@@ -52,10 +52,15 @@ def rates(accelerator: AcceleratorSpec, precision_name: str, factor: float = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class PartTime:
-    """Seconds of one part (a layer, the head) for one micro-batch on one rank."""
+    """Seconds of one part (a layer, the head) for one micro-batch on one rank.
+
+    ``weight`` is the share of ``backward`` that only makes gradients of weights: what zero-bubble
+    schedules put off.
+    """
 
     forward: FloatArray
     backward: FloatArray
+    weight: FloatArray
 
 
 def layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
@@ -76,6 +81,7 @@ def layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
     return PartTime(
         forward=_issued(matmuls + attention + 2 * passes, group, rate),
         backward=_issued(2 * matmuls + FLASH_BACKWARD * attention + 3 * passes, group, rate),
+        weight=matmuls,
     )
 
 
@@ -94,7 +100,7 @@ def head_time(group: LayoutGroup, rate: Rates) -> PartTime:
     held = float(model.vocab_size * FP32_BYTES)
     logits = BytesPerToken(whole=held) if group.profile.gathers_logits else BytesPerToken(tp=held)
     passes = 4 * logits.on_rank(group.columns) / rate.memory_bytes_per_s
-    return PartTime(forward=matmul + passes, backward=2 * matmul + passes)
+    return PartTime(forward=matmul + passes, backward=2 * matmul + passes, weight=matmul)
 
 
 def optimizer_s(

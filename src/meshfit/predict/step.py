@@ -116,7 +116,7 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
     """Seconds by term, [N, len(TERMS)], of the pipeline rank that takes longest."""
     ranks_with_counts = group.pipeline.distinct_ranks
     kinds = {kind for shape, _ in ranks_with_counts for kind, _ in _layers(shape)}
-    layers = {kind: _layer(kind, group, machine) for kind in kinds}
+    layers = {kind: layer_cost(kind, group, machine) for kind in kinds}
     ranks = [_rank(shape, layers, group, machine) for shape, _ in ranks_with_counts]
     counts = np.array([count for _, count in ranks_with_counts], dtype=np.float64)
     micro_batches = group.columns.micro_batches
@@ -133,13 +133,23 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Layer:
-    """One layer for one micro-batch, and the communication of its shard."""
+class LayerCost:
+    """One layer for one micro-batch on one rank.
+
+    Attributes:
+        time: its computation.
+        recomputed: seconds of forward run again before its backward.
+        forward, backward: seconds by term of what its own collectives expose.
+        again: those of the forward that is run again.
+        gather, reduce: seconds of gathering its sharded parameters once, and of scattering its
+            gradients, with nothing hidden.
+    """
 
     time: PartTime
-    tp: Terms
-    """Of one forward; backward has the same."""
-    cp: Terms
+    recomputed: FloatArray
+    forward: Terms
+    backward: Terms
+    again: Terms
     gather: FloatArray
     reduce: FloatArray
 
@@ -169,31 +179,41 @@ def _add(terms: Terms, more: Mapping[str, FloatArray], factor: float | FloatArra
         terms[name] = terms.get(name, 0.0) + factor * seconds
 
 
-def _layer(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> _Layer:
+def layer_cost(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> LayerCost:
+    """What one layer takes, for every layout of ``group``."""
     parameters = on_rank(layer_parameters(kind, group.model), group.columns.tp)
-    return _Layer(
-        time=layer_time(kind, group, machine.rates),
-        tp=_between_blocks(group, machine, exchanges=BLOCKS_PER_LAYER),
-        cp=_context_exchange(kind, group, machine),
-        gather=_gather_s(parameters, group, machine),
-        reduce=_reduce_s(parameters, group, machine),
+    recompute = group.columns.recompute
+    time = layer_time(kind, group, machine.rates)
+    blocks = _between_blocks(group, machine, exchanges=BLOCKS_PER_LAYER)
+    context_forward, context_backward = _context_exchange(kind, group, machine)
+    return LayerCost(
+        time=time,
+        recomputed=np.where(recompute, time.forward, 0.0),
+        forward={**blocks, **context_forward},
+        backward={**blocks, **context_backward},
+        again={name: np.where(recompute, seconds, 0.0) for name, seconds in blocks.items()},
+        gather=gather_s(parameters, group, machine),
+        reduce=reduce_s(parameters, group, machine),
     )
 
 
 def _rank(
-    shape: RankShape, layers: Mapping[LayerSpec, _Layer], group: LayoutGroup, machine: Machine
+    shape: RankShape, layers: Mapping[LayerSpec, LayerCost], group: LayoutGroup, machine: Machine
 ) -> _Rank:
     columns = group.columns
     each: Terms = {}
     compute = _compute(shape, layers, group, machine)
     each["compute"] = compute.forward + compute.backward
-    recomputed = sum(count * layers[kind].time.forward for kind, count in _layers(shape))
-    each["recompute"] = np.where(columns.recompute, recomputed, 0.0)
-    passes = np.where(columns.recompute, 3.0, 2.0)
     for kind, count in _layers(shape):
-        _add(each, layers[kind].tp, count * passes)
-        _add(each, layers[kind].cp, count)
-    _add(each, _ends_tp(shape, group, machine))
+        layer = layers[kind]
+        _add(each, {"recompute": layer.recomputed}, count)
+        for exposed in (layer.forward, layer.backward, layer.again):
+            _add(each, exposed, count)
+    if shape.chunks[0].has_embedding:
+        _add(each, embedding_exchange(group, machine))
+    if shape.chunks[-1].has_head:
+        for exposed in head_exchange(group, machine):
+            _add(each, exposed)
     _add(each, _pipeline_exchange(shape, group, machine))
     sharding, once = _sharding(shape, layers, compute, group, machine)
     _add(each, sharding)
@@ -209,17 +229,17 @@ def _rank(
 
 
 def _compute(
-    shape: RankShape, layers: Mapping[LayerSpec, _Layer], group: LayoutGroup, machine: Machine
+    shape: RankShape, layers: Mapping[LayerSpec, LayerCost], group: LayoutGroup, machine: Machine
 ) -> PartTime:
-    forward = np.zeros(len(group))
-    backward = np.zeros(len(group))
-    for kind, count in _layers(shape):
-        forward += count * layers[kind].time.forward
-        backward += count * layers[kind].time.backward
+    parts = [(layers[kind].time, count) for kind, count in _layers(shape)]
     if shape.chunks[-1].has_head:
-        head = head_time(group, machine.rates)
-        forward, backward = forward + head.forward, backward + head.backward
-    return PartTime(forward=forward, backward=backward)
+        parts.append((head_time(group, machine.rates), 1))
+    forward, backward, weight = (np.zeros(len(group)) for _ in range(3))
+    for part, count in parts:
+        forward += count * part.forward
+        backward += count * part.backward
+        weight += count * part.weight
+    return PartTime(forward=forward, backward=backward, weight=weight)
 
 
 def _between_blocks(group: LayoutGroup, machine: Machine, exchanges: int) -> Terms:
@@ -242,44 +262,49 @@ def _between_blocks(group: LayoutGroup, machine: Machine, exchanges: int) -> Ter
     }
 
 
-def _ends_tp(shape: RankShape, group: LayoutGroup, machine: Machine) -> Terms:
-    """Embedding (half an exchange forward) and head (half of one each way, and its logits)."""
-    if machine.axes.tp.is_single:
-        return {}
-    terms: Terms = {}
+def embedding_exchange(group: LayoutGroup, machine: Machine) -> Terms:
+    """Exposed in the forward of a vocabulary-parallel embedding: half an exchange."""
     half = _between_blocks(group, machine, exchanges=1)
-    if shape.chunks[0].has_embedding:
-        half_forward = {name: t for name, t in half.items() if name != "all_gather.tp"}
-        _add(terms, half_forward)
-    if shape.chunks[-1].has_head:
-        _add(terms, half)
-        if group.profile.gathers_logits:
-            seconds = machine.costs.seconds("all_gather", logits_bytes(group), machine.axes.tp)
-            _add(terms, {"all_gather.tp": seconds})
-    return terms
+    return {name: seconds for name, seconds in half.items() if name != "all_gather.tp"}
 
 
-def _context_exchange(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> Terms:
+def head_exchange(group: LayoutGroup, machine: Machine) -> tuple[Terms, Terms]:
+    """Exposed in the head's forward and in its backward: half an exchange each way, and the gather
+    of the logits where the engine does one."""
+    half = _between_blocks(group, machine, exchanges=1)
+    if not half:
+        return {}, {}
+    gathered = half.pop("all_gather.tp")
+    if group.profile.gathers_logits:
+        logits = machine.costs.seconds("all_gather", logits_bytes(group), machine.axes.tp)
+        gathered = gathered + logits
+    return {"all_gather.tp": gathered}, half
+
+
+def _context_exchange(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> tuple[Terms, Terms]:
     """Keys and values (or, for all_to_all, heads) of one layer, forward and backward.
 
     ring and all_gather move k and v once forward and twice backward (again, and their gradients);
     all_to_all moves q, k, v and the output once each way. The ring is taken as exposed too.
     """
     if machine.axes.cp.is_single:
-        return {}
+        return {}, {}
     costs, ranks = machine.costs, machine.axes.cp
-    gather_s = costs.seconds("all_gather", keys_bytes(kind, group), ranks)
-    gathered = CONTEXT_PASSES["all_gather"] * gather_s
+    gathered_s = costs.seconds("all_gather", keys_bytes(kind, group), ranks)
     exchange_s = costs.seconds("all_to_all", heads_bytes(kind, group), ranks)
-    exchanged = CONTEXT_PASSES["all_to_all"] * exchange_s
     method = group.candidates.cp_method
     is_exchange = method == CP_METHODS.index("all_to_all")
     is_gather = method == CP_METHODS.index("all_gather")
-    return {
-        "all_to_all.cp": np.where(is_exchange, exchanged, 0.0),
-        "all_gather.cp": np.where(is_gather, gathered, 0.0),
-        "send_recv.cp": np.where(is_exchange | is_gather, 0.0, gathered),
+    once = {
+        "all_to_all.cp": np.where(is_exchange, exchange_s, 0.0),
+        "all_gather.cp": np.where(is_gather, gathered_s, 0.0),
+        "send_recv.cp": np.where(is_exchange | is_gather, 0.0, gathered_s),
     }
+    backward = {
+        name: (CONTEXT_PASSES[name.removesuffix(".cp")] - 1) * seconds
+        for name, seconds in once.items()
+    }
+    return once, backward
 
 
 def _pipeline_exchange(shape: RankShape, group: LayoutGroup, machine: Machine) -> Terms:
@@ -287,17 +312,23 @@ def _pipeline_exchange(shape: RankShape, group: LayoutGroup, machine: Machine) -
     if machine.axes.pp.is_single:
         return {}
     received = sum((not chunk.has_embedding) + (not chunk.has_head) for chunk in shape.chunks)
-    seconds = machine.costs.seconds("send_recv", boundary_bytes(group), machine.axes.pp)
-    return {"send_recv.pp": received * seconds}
+    return {"send_recv.pp": received * boundary_s(group, machine)}
 
 
-def _gather_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> FloatArray:
+def boundary_s(group: LayoutGroup, machine: Machine) -> FloatArray:
+    """Seconds in which one micro-batch's hidden states pass from one stage to the next."""
+    return machine.costs.seconds("send_recv", boundary_bytes(group), machine.axes.pp)
+
+
+def gather_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> FloatArray:
+    """Seconds of gathering so many parameters over the ranks that shard them; 0 where none do."""
     size_bytes = gathered_parameters_bytes(parameters, group)
     seconds = machine.costs.seconds("all_gather", size_bytes, machine.axes.states)
     return np.where(group.columns.shards_parameters, seconds, 0.0)
 
 
-def _reduce_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> FloatArray:
+def reduce_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> FloatArray:
+    """Seconds of scattering their gradients."""
     size_bytes = gradients_bytes(parameters, group)
     seconds = machine.costs.seconds("reduce_scatter", size_bytes, machine.axes.states)
     return np.where(group.columns.shards_parameters, seconds, 0.0)
@@ -305,7 +336,7 @@ def _reduce_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> F
 
 def _sharding(
     shape: RankShape,
-    layers: Mapping[LayerSpec, _Layer],
+    layers: Mapping[LayerSpec, LayerCost],
     compute: PartTime,
     group: LayoutGroup,
     machine: Machine,
@@ -321,7 +352,7 @@ def _sharding(
         return {}, {}
     columns, overlap = group.columns, machine.overlap
     ends = on_rank(ends_parameters(shape, group.model), columns.tp)
-    root_gather, root_reduce = _gather_s(ends, group, machine), _reduce_s(ends, group, machine)
+    root_gather, root_reduce = gather_s(ends, group, machine), reduce_s(ends, group, machine)
     pairs = [(layers[kind], count) for kind, count in _layers(shape)]
     gathers = sum((count * layer.gather for layer, count in pairs), start=np.zeros(len(columns)))
     reduces = sum((count * layer.reduce for layer, count in pairs), start=np.zeros(len(columns)))
