@@ -73,7 +73,14 @@ TINY = {
 """Configs of families whose layers predictions know; compared block by block as well."""
 
 OTHERS = {
+    "afmoe": decoder(
+        "afmoe", **EXPERTS, head_dim=16, num_dense_layers=1, num_shared_experts=2,
+        global_attn_every_n_layers=2,
+    ),
     "apertus": decoder("apertus"),
+    "aria_text": decoder(
+        "aria_text", moe_num_experts=6, moe_topk=2, moe_num_shared_experts=3, mlp_bias=True
+    ),
     "arcee": decoder("arcee", mlp_bias=True),
     "bamba": decoder("bamba", attn_layer_indices=[1], **MAMBA2),
     "bamba, biases": decoder(
@@ -104,6 +111,7 @@ OTHERS = {
         "ernie4_5_moe", moe_num_experts=6, moe_k=2, moe_intermediate_size=24,
         moe_num_shared_experts=2, num_hidden_layers=5, moe_layer_interval=2,
     ),
+    "exaone": decoder("exaone", "num_hidden_layers", num_layers=2),
     "exaone4": decoder("exaone4"),
     "exaone_moe": decoder(
         "exaone_moe", **{k: v for k, v in EXPERTS.items() if k != "n_routed_experts"},
@@ -186,9 +194,12 @@ OTHERS = {
     },
     "gpt_neox": decoder("gpt_neox", "num_key_value_heads", attention_bias=False),
     "gpt_oss": decoder("gpt_oss", **EXPERTS, head_dim=16),
+    "gpt-sw3": {"model_type": "gpt-sw3", **GPT2},
     "gptj": {"model_type": "gptj", **GPT2, "rotary_dim": 4, "n_inner": 40},
     "granite": decoder("granite", mlp_bias=True),
+    "granite_swa": decoder("granite_swa", mlp_bias=True),
     "granitemoe": decoder("granitemoe", **EXPERTS),
+    "granitemoe_swa": decoder("granitemoe_swa", **EXPERTS, shared_intermediate_size=20),
     "granitemoehybrid": decoder(
         "granitemoehybrid", **EXPERTS, **MAMBA2, shared_intermediate_size=20,
         layer_types=["mamba", "attention", "mamba"],
@@ -199,6 +210,11 @@ OTHERS = {
     ),
     "granitemoeshared": decoder("granitemoeshared", **EXPERTS, shared_intermediate_size=20),
     "helium": decoder("helium", head_dim=8, attention_bias=True),
+    "hy_v3": decoder("hy_v3", **EXPERTS, head_dim=16, num_shared_experts=2, mlp_bias=True),
+    "hyperclovax": decoder("hyperclovax", head_dim=16),
+    "internlm3": decoder("internlm3"),
+    "iquestcoder": decoder("iquestcoder", head_dim=16),
+    "jais2": decoder("jais2"),
     "hunyuan_v1_dense": decoder("hunyuan_v1_dense", head_dim=16, attention_bias=True),
     "hunyuan_v1_moe": decoder("hunyuan_v1_moe", head_dim=16, num_experts=6, moe_topk=2),
     "jamba": decoder(
@@ -212,6 +228,14 @@ OTHERS = {
             "full_attn_layers": [4], "kda_layers": [1, 2, 3], "head_dim": 6, "num_heads": 4,
             "short_conv_kernel_size": 3,
         },
+    ),
+    "kolibri1": decoder("kolibri1", "intermediate_size", **EXPERTS, head_dim=16, num_hidden_layers=6),
+    "laguna": decoder(
+        "laguna", **EXPERTS, head_dim=16, num_attention_heads_per_layer=[4, 2, 6],
+        shared_expert_intermediate_size=20, gating=True,
+    ),
+    "laguna, a gate an element": decoder(
+        "laguna", **EXPERTS, head_dim=16, gating="per-element", mlp_layer_types=["sparse"] * 3
     ),
     "lfm2": decoder("lfm2", full_attn_idxs=[1], conv_bias=True, block_multiple_of=8),
     "lfm2_moe": decoder(
@@ -229,6 +253,7 @@ OTHERS = {
         "model_type": "mamba2", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3,
         "num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 6, "use_bias": True,
     },
+    "mellum": decoder("mellum", **EXPERTS, head_dim=16),
     "minicpm3": decoder("minicpm3", **LATENT),
     "mimo_v2_flash": decoder(
         "mimo_v2_flash", **EXPERTS, num_hidden_layers=6, num_key_value_heads=1, head_dim=12,
@@ -257,6 +282,7 @@ OTHERS = {
     "mpt": {
         "model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_heads": 4, "n_layers": 3,
     },
+    "nanochat": decoder("nanochat"),
     "nemotron": decoder("nemotron", attention_bias=True, mlp_bias=True),
     "nemotron_h": decoder(
         "nemotron_h", "num_hidden_layers", **EXPERTS, hybrid_override_pattern="ME*-E", head_dim=16,
@@ -326,6 +352,8 @@ OTHERS = {
         "model_type": "qwen3_vl_moe", "vision_config": QWEN_VISION,
         "text_config": decoder("qwen3_vl_moe_text", **EXPERTS, head_dim=8),
     },
+    "sarvam_mla": decoder("sarvam_mla", **{**LATENT, "q_lora_rank": None}, **EXPERTS),
+    "sarvam_moe": decoder("sarvam_moe", **EXPERTS, head_dim=16, n_shared_experts=2),
     "seed_oss": decoder("seed_oss", head_dim=16, attention_out_bias=True),
     "smollm3": decoder("smollm3", pad_token_id=0),
     "solar_open": decoder("solar_open", **EXPERTS, head_dim=16),
@@ -337,6 +365,7 @@ OTHERS = {
         "num_decoder_layers": 2, "num_heads": 4, "feed_forward_proj": "gated-gelu",
     },
     "vaultgemma": decoder("vaultgemma"),
+    "youtu": decoder("youtu", **LATENT),
 }  # fmt: skip
 
 

@@ -53,6 +53,8 @@ class AttentionSpec(Block):
     """None: as ``head_dim``."""
     output_gate: bool = False
     """A gate on the output, from a second half of the q projection (Qwen3-Next)."""
+    gate_projection: Literal["head", "element"] | None = None
+    """A gate on the output from a projection of its own: one a head (Laguna), or one an element."""
     sinks: bool = False
     """One learned sink a head (gpt-oss)."""
     values_from_keys: bool = False
@@ -79,6 +81,7 @@ class AttentionSpec(Block):
             *linear(
                 "o_proj", heads * self.value_dim, hidden_size, bias=self.output_bias, split="row"
             ),
+            *self._gate_tensors(hidden_size),
             *self._norm_tensors(),
             *((vector("sinks", heads, split="column"),) if self.sinks else ()),
             *(
@@ -96,6 +99,13 @@ class AttentionSpec(Block):
             return keys
         values = linear("v_proj", hidden_size, kv_heads * self.value_dim, bias=bias, split="column")
         return keys + values
+
+    def _gate_tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        if self.gate_projection is None:
+            return ()
+        per_head = self.value_dim if self.gate_projection == "element" else 1
+        gates = self.num_attention_heads * per_head
+        return linear("gate_proj", hidden_size, gates, split="column")
 
     def _norm_tensors(self) -> tuple[Tensor, ...]:
         if not self.qk_norm:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from meshfit.workload.blocks.block import Block
-from meshfit.workload.blocks.tensor import Tensor, linear
+from meshfit.workload.blocks.tensor import Tensor, linear, vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,9 @@ class MoeSpec(Block):
         dense: a dense MLP that runs beside the experts and is none of them (Gemma 4).
         expert_input_size: width of the experts' input and output where tokens are projected to it
             first (Nemotron 3); None: the hidden size. ``latent_bias``: with a bias.
-        router_bias: a bias on the router's logits; correction biases that only balance the load
-            are no parameters in transformers and are not counted.
+        router_bias: a bias on the router's logits.
+        balance_bias: a bias that only balances the load is a parameter, one an expert; in most
+            families it is a buffer, and not counted.
         num_zero_experts: choices of the router that compute nothing (LongCat).
     """
 
@@ -59,12 +60,14 @@ class MoeSpec(Block):
     expert_input_size: int | None = None
     latent_bias: bool = False
     router_bias: bool = False
+    balance_bias: bool = False
     num_zero_experts: int = 0
 
     def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
         """Tensor parallelism cuts every expert as it cuts an MLP; the router stays whole."""
         outputs = self.num_experts + self.num_zero_experts
         router = linear("gate", hidden_size, outputs, bias=self.router_bias, role="router")
+        balance = vector("gate.e_score_correction_bias", self.num_experts)
         width = self.expert_input_size or hidden_size
         experts = (
             tensor.below("experts").repeated(self.num_experts, self.experts_per_token)
@@ -72,6 +75,7 @@ class MoeSpec(Block):
         )
         return (
             *router,
+            *((balance,) if self.balance_bias else ()),
             *experts,
             *self._latent_tensors(hidden_size),
             *self._shared_tensors(hidden_size),

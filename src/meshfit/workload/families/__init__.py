@@ -31,7 +31,9 @@ from meshfit.workload.families import (
     gptj,
     hunyuan,
     hybrid,
+    hyperclovax,
     kimi_linear,
+    laguna,
     lfm2,
     llama,
     llama4,
@@ -54,8 +56,10 @@ from meshfit.workload.families import (
 )
 from meshfit.workload.families import bloom as bloom_family
 from meshfit.workload.families import dbrx as dbrx_family
+from meshfit.workload.families.afmoe import AFMOE
 from meshfit.workload.families.apertus import APERTUS
 from meshfit.workload.families.arcee import ARCEE
+from meshfit.workload.families.aria import ARIA_TEXT
 from meshfit.workload.families.cohere import COHERE, COHERE2
 from meshfit.workload.families.cwm import CWM
 from meshfit.workload.families.exaone import EXAONE4, EXAONE_MOE
@@ -63,11 +67,21 @@ from meshfit.workload.families.family import DecoderFamily, dense
 from meshfit.workload.families.glm import GLM, GLM4
 from meshfit.workload.families.gpt_neox import GPT_NEOX
 from meshfit.workload.families.gpt_oss import GPT_OSS
-from meshfit.workload.families.granite import GRANITE, GRANITE_MOE, GRANITE_MOE_SHARED
+from meshfit.workload.families.granite import (
+    GRANITE,
+    GRANITE_MOE,
+    GRANITE_MOE_SHARED,
+    GRANITE_MOE_SWA,
+    GRANITE_SWA,
+)
 from meshfit.workload.families.helium import HELIUM
+from meshfit.workload.families.jais2 import JAIS2
 from meshfit.workload.families.keys import shown
+from meshfit.workload.families.llama_kin import EXAONE, INTERNLM3, IQUEST_CODER
+from meshfit.workload.families.mellum import KOLIBRI, MELLUM
 from meshfit.workload.families.ministral import MINISTRAL, MINISTRAL3
 from meshfit.workload.families.mixtral import MIXTRAL
+from meshfit.workload.families.nanochat import NANOCHAT
 from meshfit.workload.families.nested import language_configs, with_uncounted_towers
 from meshfit.workload.families.olmo import FLEX_OLMO, OLMO, OLMO2, OLMO3, OLMOE
 from meshfit.workload.families.persimmon import PERSIMMON
@@ -81,7 +95,8 @@ from meshfit.workload.model import ModelSpec
 Reader = Callable[[str, Mapping[str, Any]], ModelSpec]
 
 _TABLES = (
-    APERTUS, ARCEE, COHERE, COHERE2, CWM, ernie.ERNIE4_5, EXAONE4, EXAONE_MOE, FLEX_OLMO, GLM, GLM4, GPT_NEOX, GPT_OSS,
+    AFMOE, APERTUS, ARCEE, ARIA_TEXT, EXAONE, GRANITE_SWA, GRANITE_MOE_SWA, hunyuan.V3, INTERNLM3, IQUEST_CODER, JAIS2, KOLIBRI,
+    MELLUM, NANOCHAT, deepseek.YOUTU, deepseek.SARVAM_MLA, glm_moe.SARVAM, COHERE, COHERE2, CWM, ernie.ERNIE4_5, EXAONE4, EXAONE_MOE, FLEX_OLMO, GLM, GLM4, GPT_NEOX, GPT_OSS,
     GRANITE, GRANITE_MOE, GRANITE_MOE_SHARED, HELIUM, MINISTRAL, MINISTRAL3, PERSIMMON, MIXTRAL, OLMO, OLMO2, OLMO3, OLMOE,
     PHI, PHI3, PHI_MOE, QWEN2_MOE, QWEN3_MOE, SEED_OSS, SMOLLM3, STARCODER2,
     deepseek.DEEPSEEK_V2, deepseek.DEEPSEEK_V3, deepseek.DEEPSEEK_V32, deepseek.GLM4_MOE_LITE,
@@ -112,6 +127,9 @@ FAMILIES: Mapping[str, Reader] = {
     "gpt_neo": gpt_neo.read,
     "gptj": gptj.read,
     "granitemoehybrid": hybrid.read_granite,
+    "hyperclovax": hyperclovax.read,
+    "laguna": laguna.read,
+    "gpt-sw3": gpt2.read,
     "jamba": hybrid.read_jamba,
     "kimi_linear": kimi_linear.read,
     "lfm2": lfm2.read,

@@ -298,3 +298,32 @@ MINICPM3 = LatentFamily(
     mlp_bias=Flag(key="mlp_bias"),
     tie_word_embeddings=True,
 )
+YOUTU = LatentFamily(
+    model_type="youtu",
+    defaults=DecoderSizes(
+        vocab_size=128256,
+        hidden_size=2048,
+        intermediate_size=6144,
+        num_hidden_layers=32,
+        num_attention_heads=16,
+        max_position_embeddings=131072,
+    ),
+    latent=LatentSizes(),
+    experts=None,
+    tie_word_embeddings=True,
+)
+SARVAM_MLA = LatentFamily(
+    model_type="sarvam_mla",
+    defaults=DecoderSizes(
+        vocab_size=262144,
+        hidden_size=4096,
+        intermediate_size=16384,
+        num_hidden_layers=32,
+        num_attention_heads=64,
+        max_position_embeddings=4096,
+    ),
+    latent=LatentSizes(q_lora_rank=None),
+    experts=_experts(128, 8, 2048, 1),
+    dense_layers=1,
+    synonyms=_EXPERT_NAMES,
+)

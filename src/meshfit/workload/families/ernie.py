@@ -1,15 +1,13 @@
 """ERNIE 4.5: one bias switch for all linear maps, tied embeddings; dense and with experts."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from meshfit.errors import InputError
-from meshfit.workload.blocks.tensor import vector
 from meshfit.workload.families.decoder import DecoderSizes
 from meshfit.workload.families.experts import Experts, feed_forwards
 from meshfit.workload.families.family import DecoderFamily, Flag
 from meshfit.workload.families.keys import MAX_LAYERS, Config, flag, whole_number
-from meshfit.workload.model import LayerSpec, ModelSpec
+from meshfit.workload.model import ModelSpec
 
 _BIAS = Flag(key="use_bias")
 
@@ -59,6 +57,7 @@ ERNIE4_5_MOE = DecoderFamily(
             chosen=("moe_k", 6),
             width=("moe_intermediate_size", 1536),
             shared_count=("moe_num_shared_experts", 2),
+            balance_bias=True,
         ),
         _moe_layers,
     ),
@@ -67,20 +66,11 @@ ERNIE4_5_MOE = DecoderFamily(
 
 
 def read_moe(name: str, config: Config) -> ModelSpec:
-    """ERNIE 4.5 with experts; its load-balancing biases are parameters, one an expert.
+    """ERNIE 4.5 with experts.
 
     Raises:
         InputError: a key cannot be right, or ``use_bias`` is true, whose experts cannot be read.
     """
     if flag(config, "use_bias", False):
         raise InputError("use_bias is true; ernie4_5_moe is read without biases only")
-    model = ERNIE4_5_MOE.read(name, config)
-    same: dict[LayerSpec, LayerSpec] = {}
-    for layer in set(model.layers):
-        balance = (
-            vector("mlp.gate.moe_statics.e_score_correction_bias", layer.moe.num_experts)
-            if layer.moe
-            else None
-        )
-        same[layer] = replace(layer, extra=(balance,)) if balance else layer
-    return replace(model, layers=tuple(same[layer] for layer in model.layers))
+    return ERNIE4_5_MOE.read(name, config)

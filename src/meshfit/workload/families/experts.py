@@ -35,6 +35,7 @@ class Experts:
         width: key and default of an expert's inner size.
         shared_width: key and default of the inner size of all shared experts together.
         shared_count: key and default of the number of shared experts, each as wide as a routed one.
+        balance_bias: whether a bias that balances the load is a parameter.
         shared_bias: key of whether the shared experts have biases; None: as the routed ones.
     """
 
@@ -47,6 +48,7 @@ class Experts:
     gated: bool = True
     bias: bool = False
     router_bias: bool = False
+    balance_bias: bool = False
     shared_bias: str | None = None
 
     def read(self, config: Config) -> MoeSpec:
@@ -65,6 +67,7 @@ class Experts:
             shared=self._shared(shared, config),
             shared_gate=self.shared_gate,
             router_bias=self.router_bias,
+            balance_bias=self.balance_bias,
         )
 
     def _shared_width(self, config: Config, width: int) -> int:

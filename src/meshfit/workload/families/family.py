@@ -96,6 +96,7 @@ class DecoderFamily:
     qk_norm_vectors: int = 1
     sinks: bool = False
     output_gate: bool = False
+    gate_projection: Literal["head", "element"] | None = None
     norm: Literal["rms_norm", "layer_norm"] = "rms_norm"
     norm_vectors: int | None = None
     norms: tuple[str, ...] = LLAMA_NORMS
@@ -173,6 +174,7 @@ class DecoderFamily:
             qk_norm_vectors=self.qk_norm_vectors,
             sinks=self.sinks,
             output_gate=self.output_gate,
+            gate_projection=self.gate_projection,
         )
 
     def _layer(

@@ -85,6 +85,31 @@ SOLAR_OPEN = DecoderFamily(
     ),
     synonyms=_NAMES,
 )
+SARVAM = DecoderFamily(
+    model_type="sarvam_moe",
+    defaults=DecoderSizes(
+        vocab_size=262144,
+        hidden_size=4096,
+        intermediate_size=8192,
+        num_hidden_layers=19,
+        num_attention_heads=64,
+        max_position_embeddings=131072,
+    ),
+    num_key_value_heads=4,
+    floors_head_dim=True,
+    qkv_bias=Flag(key="attention_bias"),
+    qk_norm=Flag(key="use_qk_norm", default=True),
+    feed_forwards=feed_forwards(
+        Experts(
+            total=("n_routed_experts", 128),
+            chosen=("num_experts_per_tok", 6),
+            width=("moe_intermediate_size", 1024),
+            shared_count=("n_shared_experts", 1),
+        ),
+        after_first(1),
+    ),
+    synonyms=_NAMES,
+)
 
 
 def read_glm4_moe(name: str, config: Config) -> ModelSpec:

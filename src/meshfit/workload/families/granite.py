@@ -1,8 +1,18 @@
-"""Granite: Llama with scalar multipliers, which are no parameters; dense and with experts."""
+"""Granite: Llama with scalar multipliers, which are no parameters; dense, with experts, with windows
+and sinks."""
+
+from dataclasses import replace
 
 from meshfit.workload.families.decoder import DecoderSizes
 from meshfit.workload.families.experts import Experts, every_layer, feed_forwards
 from meshfit.workload.families.family import DecoderFamily, Flag
+from meshfit.workload.families.keys import (
+    MAX_TOKENS,
+    Config,
+    layer_kinds,
+    optional_whole_number,
+)
+from meshfit.workload.families.sliding import FULL, KINDS, SLIDING
 
 _SIZES = DecoderSizes(
     vocab_size=32000,
@@ -49,4 +59,33 @@ GRANITE_MOE_SHARED = DecoderFamily(
         ),
         every_layer,
     ),
+)
+
+
+def _windows(config: Config, num_hidden_layers: int) -> tuple[int | None, ...]:
+    """All but every fourth layer from the first, unless ``layer_types`` says otherwise."""
+    window = optional_whole_number(config, "sliding_window", 128, maximum=MAX_TOKENS)
+    usual = [SLIDING if i % 4 else FULL for i in range(num_hidden_layers)]
+    kinds = layer_kinds(config, num_hidden_layers, KINDS, usual)
+    return tuple(window if kind == SLIDING else None for kind in kinds)
+
+
+GRANITE_SWA = replace(
+    GRANITE,
+    model_type="granite_swa",
+    defaults=DecoderSizes(
+        vocab_size=100352,
+        hidden_size=2560,
+        intermediate_size=8192,
+        num_hidden_layers=24,
+        num_attention_heads=20,
+        max_position_embeddings=8192,
+    ),
+    num_key_value_heads=4,
+    tie_word_embeddings=True,
+    sinks=True,
+    windows=_windows,
+)
+GRANITE_MOE_SWA = replace(
+    GRANITE_MOE_SHARED, model_type="granitemoe_swa", sinks=True, windows=_windows
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from meshfit.errors import InputError
 from meshfit.workload.families import qwen2
 from meshfit.workload.families.decoder import DecoderSizes
-from meshfit.workload.families.experts import Experts, feed_forwards
+from meshfit.workload.families.experts import Experts, after_first, feed_forwards
 from meshfit.workload.families.family import DecoderFamily, Flag
 from meshfit.workload.families.keys import (
     MAX_TOKENS,
@@ -18,8 +18,6 @@ from meshfit.workload.families.keys import (
 from meshfit.workload.families.mtp import with_mtp
 from meshfit.workload.families.sliding import FULL, KINDS, SLIDING
 from meshfit.workload.model import LayerSpec, ModelSpec
-
-_MLP_KINDS = {"dense": "dense", "sparse": "sparse"}
 
 
 def read(name: str, config: Config) -> ModelSpec:
@@ -42,12 +40,6 @@ def _windows(config: Config, num_hidden_layers: int) -> Sequence[int | None]:
     return tuple(window if kind == SLIDING else None for kind in kinds)
 
 
-def _sparse(config: Config, num_hidden_layers: int) -> Sequence[bool]:
-    usual = ["dense"] + ["sparse"] * (num_hidden_layers - 1)
-    kinds = layer_kinds(config, num_hidden_layers, _MLP_KINDS, usual, key="mlp_layer_types")
-    return [kind == "sparse" for kind in kinds]
-
-
 V2_FLASH = DecoderFamily(
     model_type="mimo_v2_flash",
     defaults=DecoderSizes(
@@ -68,7 +60,7 @@ V2_FLASH = DecoderFamily(
             chosen=("num_experts_per_tok", 8),
             width=("moe_intermediate_size", 2048),
         ),
-        _sparse,
+        after_first(1),
     ),
     synonyms={"num_local_experts": "n_routed_experts"},
 )
