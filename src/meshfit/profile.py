@@ -9,6 +9,48 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 EngineKind = Literal["training", "serving"]
+MemoryModel = Literal["pytorch", "megatron"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MegatronOptions:
+    """What Megatron-Core is told beyond a layout and a job's runtime, as far as memory depends on it.
+
+    The defaults are those of its command line (``training/arguments.py`` of 0.19.2).
+
+    Attributes:
+        transformer_engine: layers of Transformer Engine; else Megatron-Core's own ("local").
+        fused_softmax: the fused kernel of scale, mask and softmax where attention is unfused.
+        softmax_in_fp32: whether an unfused softmax computes in fp32.
+        fused_rotary: one kernel rotates q and k; else PyTorch operations do.
+        attention_mask: whether the data loader makes a mask of every pair of tokens.
+        recompute_modules: what ``selective`` recomputes.
+        recompute_uniform: whether ``full`` checkpoints groups of layers; else (``block``) the first
+            layers of a stage one by one.
+        loss_kernel: the fused loss: ``native`` (compiled PyTorch) or ``te``.
+        gradient_bytes: of one gradient in the buffer; None: 4 under bf16, the compute type's else.
+        micro_batch_group: micro-batches that go through one virtual stage in a row; None: pp.
+        overlap_pipeline_exchange: whether an interleaved schedule prefetches what it receives.
+        deferred_head_gradients: micro-batches whose head weight gradient waits for the end of the
+            step (``--defer-embedding-wgrad-compute``): 0 none, -1 all.
+        grouped_experts: one grouped matmul for all experts of a rank.
+        expert_capacity_factor: tokens an expert takes over an even share; None: dropless.
+    """
+
+    transformer_engine: bool = True
+    fused_softmax: bool = True
+    softmax_in_fp32: bool = False
+    fused_rotary: bool = True
+    attention_mask: bool = True
+    recompute_modules: tuple[str, ...] = ("core_attn",)
+    recompute_uniform: bool = True
+    loss_kernel: Literal["native", "te"] = "native"
+    gradient_bytes: int | None = None
+    micro_batch_group: int | None = None
+    overlap_pipeline_exchange: bool = True
+    deferred_head_gradients: int = 0
+    grouped_experts: bool = True
+    expert_capacity_factor: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +75,9 @@ class EngineProfile:
         expert_fold: mesh axes whose ranks expert parallelism divides, outermost first.
         vocabulary_multiple: the vocabulary is padded to a multiple of this; 1: it is not padded.
         vocabulary_multiple_per_rank: whether that multiple is of every tensor-parallel rank's part.
+        memory_model: which of the memory models describes it: PyTorch's own wrappers (FSDP2, DDP) or
+            Megatron-Core's buffers and modules.
+        megatron: what the latter takes beyond this profile.
         has_memory_model: whether predictions are made for this engine; else those of the native
             profile stand in and are marked.
         live_unsharded_blocks: blocks whose full parameters are in memory at once under a sharded
@@ -84,6 +129,8 @@ class EngineProfile:
     expert_fold: tuple[str, ...] = ("dp_shard", "cp", "tp")
     vocabulary_multiple: int = 1
     vocabulary_multiple_per_rank: bool = False
+    memory_model: MemoryModel = "pytorch"
+    megatron: MegatronOptions = field(default_factory=MegatronOptions)
     has_memory_model: bool = False
     live_unsharded_blocks: int = 2
     gradient_bytes_per_parameter: int = 4
