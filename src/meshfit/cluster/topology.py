@@ -20,6 +20,7 @@ class AcceleratorSpec:
         matmul_fraction: achievable share of that peak on large matmuls.
         memory_bytes_per_s: memory bandwidth.
         host_link_bytes_per_s: to the host, one direction.
+        power_limit_w: what the device is held to, in watts; None: as it is sold.
         source: where the figures come from, in words.
     """
 
@@ -30,6 +31,7 @@ class AcceleratorSpec:
     matmul_fraction: float
     memory_bytes_per_s: float
     host_link_bytes_per_s: float | None = None
+    power_limit_w: float | None = None
     source: str = ""
 
 

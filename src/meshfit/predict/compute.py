@@ -18,7 +18,13 @@ FloatArray = NDArray[np.float64]
 
 FLASH_BACKWARD = 2.5
 """Backward over forward FLOPs of flash attention: five matmuls to two (2307.08691, section 3.1)."""
-_FALLBACKS = {"fp32": ("fp32", "tf32"), "bf16_mixed": ("bf16", "fp16", "fp32")}
+_FALLBACKS = {
+    "fp32": ("fp32", "tf32"),
+    "bf16_mixed": ("bf16", "fp16", "fp32"),
+    "bf16": ("bf16", "fp16", "fp32"),
+    "fp16_mixed": ("fp16", "bf16", "fp32"),
+    "fp8_mixed": ("fp8", "bf16"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,106 @@
+"""The model of a row, from its columns alone."""
+
+from functools import cache
+
+from meshfit.validate.rows import NotModelledError, TruthRow
+from meshfit.workload.blocks.attention import AttentionSpec
+from meshfit.workload.blocks.block import Block
+from meshfit.workload.blocks.feed_forward import MlpSpec
+from meshfit.workload.blocks.latent import LatentAttentionSpec
+from meshfit.workload.blocks.tensor import Tensor
+from meshfit.workload.model import LayerSpec, ModelSpec
+
+MODEL_COLUMNS: tuple[str, ...] = (
+    "model", "arch", "n_layers", "hidden", "ffn_hidden", "n_heads", "n_kv_heads", "vocab",
+    "vocab_padded", "fill_n_heads", "fill_n_kv_heads", "fill_ffn_hidden", "fill_vocab",
+    "gated_mlp", "norm", "pos_embedding", "tied_embeddings", "linear_bias", "attn_dropout",
+    "hidden_dropout", "qk_layernorm", "mla_dims", "head_dim", "max_positions", "seq_len",
+)  # fmt: skip
+"""Columns that a model is made from (``head_dim`` and ``max_positions`` come from engine
+arguments); rows that agree in them share one model."""
+
+_COVERED = ("dense", "dense-mla", "moe", "moe-mla")
+
+
+def model_of(
+    row: TruthRow, *, extra: tuple[Tensor, ...] = (), head_bias: bool = False
+) -> ModelSpec:
+    """The architecture that a row's columns describe.
+
+    The vocabulary is the padded one where the row has it: what the engine holds.
+
+    Args:
+        extra: parameters outside layers that a framework adds (BERT's pooler).
+
+    Raises:
+        NotModelledError: a size is not stated, or the kind of model is not covered.
+    """
+    return _model(tuple(row.text(name) for name in MODEL_COLUMNS), extra, head_bias)
+
+
+@cache
+def _model(cells: tuple[str, ...], extra: tuple[Tensor, ...], head_bias: bool) -> ModelSpec:
+    row = TruthRow(dict(zip(MODEL_COLUMNS, cells, strict=True)))
+    if row.text("arch") not in _COVERED:
+        raise NotModelledError(f"layers not in the columns: {row.text('arch') or 'no arch'}")
+    vocabulary = row.whole("vocab_padded") or row.required("vocab")
+    layer = LayerSpec(blocks=(("self_attn", _attention(row)), ("mlp", _feed_forward(row))))
+    sequence_length = row.whole("seq_len") or 0
+    positions = row.whole("max_positions") or sequence_length
+    return ModelSpec(
+        name=row.text("model"),
+        model_type="llama" if row.text("gated_mlp") == "1" else "gpt",
+        hidden_size=row.required("hidden"),
+        vocab_size=vocabulary,
+        layers=(layer,) * row.required("n_layers"),
+        norm="rms_norm" if row.text("norm").startswith("rms") else "layer_norm",
+        tie_word_embeddings=row.flag("tied_embeddings") or False,
+        max_position_embeddings=positions,
+        learned_positions=positions if row.text("pos_embedding").startswith("learned") else 0,
+        dropout=max(row.number("attn_dropout") or 0.0, row.number("hidden_dropout") or 0.0),
+        head_bias=head_bias,
+        extra=extra,
+    )
+
+
+def _attention(row: TruthRow) -> Block:
+    heads, hidden = row.required("n_heads"), row.required("hidden")
+    if row.text("mla_dims"):
+        return _latent_attention(row, heads)
+    if "mla" in row.text("arch"):
+        raise NotModelledError("not stated: dims of latent attention")
+    has_bias = row.text("linear_bias") in ("1", "attention only")
+    return AttentionSpec(
+        num_attention_heads=heads,
+        num_key_value_heads=int(float(row.filled("n_kv_heads") or heads)),
+        head_dim=row.whole("head_dim") or hidden // heads,
+        qkv_bias=has_bias,
+        output_bias=has_bias,
+        qk_norm=row.flag("qk_layernorm") or False,
+    )
+
+
+def _latent_attention(row: TruthRow, heads: int) -> LatentAttentionSpec:
+    dims = dict(pair.split("=") for pair in row.text("mla_dims").split(";") if "=" in pair)
+    try:
+        return LatentAttentionSpec(
+            num_attention_heads=heads,
+            kv_lora_rank=int(dims["kv-lora-rank"]),
+            qk_nope_head_dim=int(dims["qk-head-dim"]),
+            qk_rope_head_dim=int(dims["qk-pos-emb-head-dim"]),
+            v_head_dim=int(dims["v-head-dim"]),
+            q_lora_rank=int(dims["q-lora-rank"]) if "q-lora-rank" in dims else None,
+        )
+    except (KeyError, ValueError):
+        raise NotModelledError(f"dims of latent attention: {row.text('mla_dims')}") from None
+
+
+def _feed_forward(row: TruthRow) -> Block:
+    mlp = MlpSpec(
+        intermediate_size=row.required("ffn_hidden"),
+        gated=row.text("gated_mlp") == "1",
+        bias=row.text("linear_bias") == "1",
+    )
+    if not row.text("arch").startswith("moe"):
+        return mlp
+    raise NotModelledError("not in the columns: number of experts")

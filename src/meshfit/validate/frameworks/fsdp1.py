@@ -1,0 +1,34 @@
+"""FSDP1 under composer (llm-foundry) or IBM's fms-fsdp: data parallelism alone, stage 3 or 2."""
+
+from meshfit.validate.divisions import Defaults
+from meshfit.validate.frameworks.assemble import Conventions, assemble
+from meshfit.validate.profiles import FMS_FSDP, LLM_FOUNDRY
+from meshfit.validate.row_job import RowJob
+from meshfit.validate.rows import TruthRow
+from meshfit.workload.training import RuntimeSpec
+
+
+def read_llm_foundry(row: TruthRow) -> RowJob:
+    """The job of a row of llm-foundry's benchmarks.
+
+    Raises:
+        NotModelledError: something that is needed is not stated or not known.
+    """
+    return assemble(row, _LLM_FOUNDRY)
+
+
+def read_fms(row: TruthRow) -> RowJob:
+    """The job of a row of fms-fsdp.
+
+    Raises:
+        NotModelledError: something that is needed is not stated or not known.
+    """
+    return assemble(row, _FMS)
+
+
+_LLM_FOUNDRY = Conventions(
+    profile=LLM_FOUNDRY, defaults=Defaults(zero_stage=3), runtime=RuntimeSpec(compile=False)
+)
+_FMS = Conventions(
+    profile=FMS_FSDP, defaults=Defaults(zero_stage=3), runtime=RuntimeSpec(compile=True)
+)

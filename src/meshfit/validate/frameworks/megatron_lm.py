@@ -1,0 +1,21 @@
+"""Megatron-LM as papers and its README report it: GPT, mixed precision, NVIDIA's own clusters."""
+
+from meshfit.validate.frameworks.assemble import Conventions, assemble
+from meshfit.validate.profiles import MEGATRON_LM
+from meshfit.validate.row_job import RowJob
+from meshfit.validate.rows import TruthRow
+
+GPT2_VOCABULARY = 51200
+"""50257 of GPT-2's tokenizer (the scripts' default) padded to 128 x tp 8, as the papers state it."""
+
+
+def read(row: TruthRow) -> RowJob:
+    """The job of a row.
+
+    Raises:
+        NotModelledError: something that is needed is not stated or not known.
+    """
+    return assemble(row.completed({"vocab": str(GPT2_VOCABULARY)}), _CONVENTIONS)
+
+
+_CONVENTIONS = Conventions(profile=MEGATRON_LM)

@@ -1,0 +1,31 @@
+"""NVIDIA NeMo performance recipes: Megatron-Core with its overlaps on.
+
+Recompute is never stated and taken as selective, core attention (SCHEMA.md); the tables are of
+runs with overlapped gradients, parameters and tensor-parallel collectives, as the recipes set them.
+"""
+
+from meshfit.validate.divisions import Defaults
+from meshfit.validate.frameworks.assemble import Conventions, assemble
+from meshfit.validate.profiles import NEMO
+from meshfit.validate.row_job import RowJob
+from meshfit.validate.rows import TruthRow
+from meshfit.workload.training import RuntimeSpec
+
+
+def read(row: TruthRow) -> RowJob:
+    """The job of a row.
+
+    Raises:
+        NotModelledError: something that is needed is not stated or not known.
+    """
+    return assemble(row, _CONVENTIONS)
+
+
+_CONVENTIONS = Conventions(
+    profile=NEMO,
+    defaults=Defaults(recompute="selective", zero_stage=1),
+    runtime=RuntimeSpec(
+        overlap_gradients=True, overlap_parameters=True, overlap_tensor_parallel=True
+    ),
+    adapter_rank=16,
+)

@@ -1,0 +1,64 @@
+"""Profiles of frameworks that rows name and meshfit has no engine of: what is known of each.
+
+Each is an engine's profile with what differs. Constants belong to the framework, never to a row.
+"""
+
+from dataclasses import replace
+
+from meshfit.engines.deepspeed.profile import DEEPSPEED
+from meshfit.engines.megatron.profile import MEGATRON
+from meshfit.engines.native.profile import NATIVE
+from meshfit.engines.torchtitan.profile import TORCHTITAN
+
+NEMO = replace(MEGATRON, name="nemo", version="24.07 to 25.05")
+"""NVIDIA NeMo: Megatron-Core under another launcher."""
+
+MEGATRON_LM = replace(MEGATRON, name="megatron-lm", version="2021 to 2024")
+"""The training scripts of NVIDIA/Megatron-LM before and with Megatron-Core."""
+
+MEGATRON_DEEPSPEED = replace(
+    MEGATRON, name="megatron-deepspeed", version="2021", sequence_parallel=False
+)
+"""BigScience's and Microsoft's fork: Megatron's layers under DeepSpeed's engine (ZeRO, pipeline)."""
+
+LLM_FOUNDRY = replace(
+    NATIVE,
+    name="llm-foundry",
+    version="FSDP1",
+    sequence_parallel=False,
+    zero_stages=(0, 2, 3),
+    schedules=(),
+    host_s_per_layer=0.0,
+)
+"""MosaicML llm-foundry on composer: FSDP1."""
+
+FMS_FSDP = replace(LLM_FOUNDRY, name="fms-fsdp")
+"""IBM fms-fsdp: FSDP1 with compiled blocks."""
+
+INTERNEVO = replace(
+    MEGATRON, name="internevo", version="2023", sequence_parallel=False, vocabulary_multiple=1
+)
+"""InternEvo: its own tensor and pipeline parallelism and ZeRO-1 groups, flash attention."""
+
+DEEPSPEED_TRAINER = replace(DEEPSPEED, name="hf-trainer-deepspeed")
+"""Hugging Face's Trainer on DeepSpeed ZeRO."""
+
+TORCHTUNE = replace(NATIVE, name="torchtune", version="0.3 to 0.5", schedules=())
+"""torchtune's recipes: one device, or FSDP2."""
+
+LITGPT = replace(NATIVE, name="litgpt", version="2023 to 2024", schedules=())
+"""LitGPT on Lightning Fabric: one device, or FSDP1."""
+
+__all__ = [
+    "DEEPSPEED_TRAINER",
+    "FMS_FSDP",
+    "INTERNEVO",
+    "LITGPT",
+    "LLM_FOUNDRY",
+    "MEGATRON",
+    "MEGATRON_DEEPSPEED",
+    "MEGATRON_LM",
+    "NEMO",
+    "TORCHTITAN",
+    "TORCHTUNE",
+]
