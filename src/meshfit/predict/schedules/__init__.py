@@ -1,0 +1,1 @@
+"""Pipeline schedules as programs: what every rank runs, in which order."""
