@@ -57,6 +57,7 @@ def test_the_main_keys_stay_those_of_the_jobs_own_engine(write):
         "key_value_heads_replicated",
         "vocabulary_padded",
         "tensor_parallel_inside_domain",
+        "one_connection_has_to_be_set",
     }
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
+from meshfit.engines import engine_profile
 from meshfit.mesh.model_facts import model_facts
+from meshfit.mesh.rules import violations
 from meshfit.workload.families import read_family
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
 from meshfit.workload.models import catalogue, read_model
@@ -65,6 +67,76 @@ def test_a_quantised_model_says_what_a_cut_must_keep_whole(quantization, size, u
     assert facts["moe_intermediate_size"] == 640
     assert facts.get("quantization_block_size") == size
     assert facts.get("quantization_unit") == unit
+
+
+def test_blocks_of_attention_weights_are_known_beside_those_of_mlps():
+    config = MIXTRAL | {
+        "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 64]}
+    }
+    facts = model_facts(read_family("quantised", config))
+    assert facts["attention_width"] == 256
+    assert facts["attention_quantization_block_size"] == 64
+    assert facts["key_value_quantization_rows"] == 128
+
+
+def test_what_stays_unquantised_has_no_blocks_to_keep_whole():
+    kept = {
+        "quant_method": "fp8",
+        "weight_block_size": [128, 128],
+        "modules_to_not_convert": ["self_attn"],
+    }
+    facts = model_facts(read_family("quantised", MIXTRAL | {"quantization_config": kept}))
+    assert facts["quantization_block_size"] == 128
+    assert "attention_quantization_block_size" not in facts
+    assert "key_value_quantization_rows" not in facts
+
+
+HYBRID = {
+    "model_type": "bamba",
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 4,
+    "attn_layer_indices": [2],
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 512,
+    "mamba_n_heads": 16,
+    "mamba_d_head": 16,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 16,
+    "mamba_expand": 2,
+}
+
+
+def test_a_hybrid_has_the_heads_of_its_attention_and_those_of_its_mixers():
+    facts = model_facts(read_family("hybrid", HYBRID))
+    assert (facts["num_attention_heads"], facts["num_key_value_heads"]) == (8, 4)
+    assert (facts["mixer_heads"], facts["state_space_groups"]) == (16, 2)
+
+
+def test_layers_with_different_key_value_heads_are_all_known():
+    layers = tuple(
+        LayerSpec(
+            attention=AttentionSpec(num_attention_heads=12, num_key_value_heads=heads, head_dim=16),
+            mlp=MlpSpec(intermediate_size=256, gated=True),
+        )
+        for heads in (4, 6)
+    )
+    model = ModelSpec(
+        name="uneven",
+        model_type="llama",
+        hidden_size=192,
+        vocab_size=512,
+        layers=layers,
+        norm="rms_norm",
+        tie_word_embeddings=False,
+        max_position_embeddings=4096,
+    )
+    facts = model_facts(model)
+    assert (facts["num_key_value_heads"], facts["key_value_heads_of_layers"]) == (2, (4, 6))
+    [refusal] = violations(facts | {"tp": 4}, engine_profile("vllm"))
+    assert refusal.rule == "key_value_heads_divide_or_replicate"
+    assert violations(facts | {"tp": 2}, engine_profile("vllm")) == ()
 
 
 @pytest.mark.parametrize("name", sorted(catalogue()))

@@ -115,70 +115,82 @@ def test_an_option_has_the_engines_own_name():
     assert violation.message.endswith("valid tp: [1, 2, 4] (--tensor-model-parallel-size)")
 
 
-@pytest.mark.parametrize(
-    ("rule", "legal", "illegal"),
-    [
-        ("key_value_heads_divisible", {"num_key_value_heads": 8, "tp": 4}, {"tp": 16}),
-        ("intermediate_size_divisible", {"intermediate_size": 96, "tp": 8}, {"tp": 64}),
-        ("vocabulary_divisible", {"vocab_size": 65536, "tp": 2}, {"vocab_size": 65535}),
-        ("sequence_parallel_needs_tensor_parallel", {"sp": True, "tp": 2}, {"tp": 1}),
-        (
-            "sequence_divisible_by_cp",
-            {"sequence_length": 64, "cp": 4, "tp": 2, "sp": True},
-            {"sequence_length": 72},
-        ),
-        ("context_parallel_not_run", {"cp": 1}, {"cp": 2}),
-        ("layers_fill_stages", {"num_hidden_layers": 8, "pp": 4, "vpp": 2}, {"vpp": 4}),
-        ("stage_layers_one_per_stage", {"stage_layers_length": 2, "pp": 2, "vpp": 1}, {"vpp": 2}),
-        (
-            "stage_layers_cover_model",
-            {"stage_layers_sum": 8, "num_hidden_layers": 8},
-            {"stage_layers_sum": 7},
-        ),
-        ("stage_layers_positive", {"stage_layers_min": 1}, {"stage_layers_min": 0}),
-        ("schedule_known", {"schedule": "gpipe"}, {"schedule": "zbv"}),
-        ("virtual_stages_need_pipeline", {"vpp": 2, "pp": 2}, {"pp": 1}),
-        (
-            "virtual_stages_need_interleaving",
-            {"vpp": 2, "schedule": "interleaved_1f1b"},
-            {"schedule": "1f1b"},
-        ),
-        (
-            "interleaving_needs_virtual_stages",
-            {"vpp": 2, "schedule": "interleaved_1f1b"},
-            {"vpp": 1},
-        ),
-        (
-            "one_f_one_b_fills_pipeline",
-            {"schedule": "1f1b", "num_micro_batches": 4, "pp": 4},
-            {"num_micro_batches": 3},
-        ),
-        (
-            "interleaving_in_whole_rounds",
-            {"schedule": "interleaved_1f1b", "num_micro_batches": 8, "pp": 4},
-            {"num_micro_batches": 6},
-        ),
-        ("zero_stage_known", {"zero_stage": 2}, {"zero_stage": 4}),
-        ("zero_stage_matches_dp_shard", {"zero_stage": 3, "dp_shard": 2}, {"zero_stage": 0}),
-        ("zero_stage_matches_dp_shard", {"zero_stage": 0, "dp_shard": 1}, {"zero_stage": 3}),
-        ("zero1_runs_alone", {"zero_stage": 1, "tp": 1, "pp": 1, "dp_replicate": 1}, {"pp": 2}),
-        ("zero1_runs_alone", {"zero_stage": 1, "tp": 1, "pp": 1, "dp_replicate": 1}, {"tp": 2}),
-        ("expert_parallel_needs_experts", {"num_experts": 8, "ep": 1}, {"num_experts": 0, "ep": 2}),
-        ("experts_divisible", {"num_experts": 8, "ep": 1}, {"ep": 3}),
-        (
-            "experts_fold_into_dense_ranks",
-            {"dp_shard": 2, "cp": 1, "tp": 2, "ep": 1, "etp": 1},
-            {"ep": 8},
-        ),
-        ("expert_tensor_parallel_needs_expert_parallel", {"etp": 1, "ep": 1}, {"etp": 2}),
-        ("expert_parallel_not_run", {"ep": 1}, {"ep": 2}),
-        ("tied_embeddings_on_one_stage", {"tie_word_embeddings": True, "pp": 1}, {"pp": 2}),
-        ("gpt2_without_tensor_parallel", {"model_type": "gpt2", "tp": 1}, {"tp": 2}),
-        ("gpt2_without_pipeline", {"model_type": "gpt2", "pp": 1}, {"pp": 2}),
-        ("recompute_known", {"recompute": "full"}, {"recompute": "selective"}),
-        ("offload_not_run", {"offload": "none"}, {"offload": "cpu"}),
-    ],
-)
+NATIVE_EXAMPLES = [
+    (
+        "world_size",
+        {"world": 8, "dp_replicate": 1, "dp_shard": 2, "cp": 1, "tp": 2, "pp": 2},
+        {"world": 16},
+    ),
+    ("sequence_divisible_by_tp", {"sequence_length": 8192, "tp": 2}, {"sequence_length": 8193}),
+    (
+        "global_batch_divisible",
+        {"global_batch_size": 40, "data_parallel_size": 4, "micro_batch_size": 2},
+        {"global_batch_size": 37},
+    ),
+    ("attention_heads_divisible", {"num_attention_heads": 12, "tp": 6}, {"tp": 8}),
+    ("key_value_heads_divisible", {"num_key_value_heads": 8, "tp": 4}, {"tp": 16}),
+    ("intermediate_size_divisible", {"intermediate_size": 96, "tp": 8}, {"tp": 64}),
+    ("vocabulary_divisible", {"vocab_size": 65536, "tp": 2}, {"vocab_size": 65535}),
+    ("sequence_parallel_needs_tensor_parallel", {"sp": True, "tp": 2}, {"tp": 1}),
+    (
+        "sequence_divisible_by_cp",
+        {"sequence_length": 64, "cp": 4, "tp": 2, "sp": True},
+        {"sequence_length": 72},
+    ),
+    ("context_parallel_not_run", {"cp": 1}, {"cp": 2}),
+    ("layers_fill_stages", {"num_hidden_layers": 8, "pp": 4, "vpp": 2}, {"vpp": 4}),
+    ("stage_layers_one_per_stage", {"stage_layers_length": 2, "pp": 2, "vpp": 1}, {"vpp": 2}),
+    (
+        "stage_layers_cover_model",
+        {"stage_layers_sum": 8, "num_hidden_layers": 8},
+        {"stage_layers_sum": 7},
+    ),
+    ("stage_layers_positive", {"stage_layers_min": 1}, {"stage_layers_min": 0}),
+    ("schedule_known", {"schedule": "gpipe"}, {"schedule": "zbv"}),
+    ("virtual_stages_need_pipeline", {"vpp": 2, "pp": 2}, {"pp": 1}),
+    (
+        "virtual_stages_need_interleaving",
+        {"vpp": 2, "schedule": "interleaved_1f1b"},
+        {"schedule": "1f1b"},
+    ),
+    (
+        "interleaving_needs_virtual_stages",
+        {"vpp": 2, "schedule": "interleaved_1f1b"},
+        {"vpp": 1},
+    ),
+    (
+        "one_f_one_b_fills_pipeline",
+        {"schedule": "1f1b", "num_micro_batches": 4, "pp": 4},
+        {"num_micro_batches": 3},
+    ),
+    (
+        "interleaving_in_whole_rounds",
+        {"schedule": "interleaved_1f1b", "num_micro_batches": 8, "pp": 4},
+        {"num_micro_batches": 6},
+    ),
+    ("zero_stage_known", {"zero_stage": 2}, {"zero_stage": 4}),
+    ("zero_stage_matches_dp_shard", {"zero_stage": 3, "dp_shard": 2}, {"zero_stage": 0}),
+    ("zero_stage_matches_dp_shard", {"zero_stage": 0, "dp_shard": 1}, {"zero_stage": 3}),
+    ("zero1_runs_alone", {"zero_stage": 1, "tp": 1, "pp": 1, "dp_replicate": 1}, {"pp": 2}),
+    ("zero1_runs_alone", {"zero_stage": 1, "tp": 1, "pp": 1, "dp_replicate": 1}, {"tp": 2}),
+    ("expert_parallel_needs_experts", {"num_experts": 8, "ep": 1}, {"num_experts": 0, "ep": 2}),
+    ("experts_divisible", {"num_experts": 8, "ep": 1}, {"ep": 3}),
+    (
+        "experts_fold_into_dense_ranks",
+        {"dp_shard": 2, "cp": 1, "tp": 2, "ep": 1, "etp": 1},
+        {"ep": 8},
+    ),
+    ("expert_tensor_parallel_needs_expert_parallel", {"etp": 1, "ep": 1}, {"etp": 2}),
+    ("expert_parallel_not_run", {"ep": 1}, {"ep": 2}),
+    ("tied_embeddings_on_one_stage", {"tie_word_embeddings": True, "pp": 1}, {"pp": 2}),
+    ("gpt2_without_tensor_parallel", {"model_type": "gpt2", "tp": 1}, {"tp": 2}),
+    ("gpt2_without_pipeline", {"model_type": "gpt2", "pp": 1}, {"pp": 2}),
+    ("recompute_known", {"recompute": "full"}, {"recompute": "selective"}),
+    ("offload_not_run", {"offload": "none"}, {"offload": "cpu"}),
+]
+
+
+@pytest.mark.parametrize(("rule", "legal", "illegal"), NATIVE_EXAMPLES)
 def test_each_rule_of_the_native_engine_holds_and_breaks(rule, legal, illegal):
     assert rule not in broken(**legal)
     assert rule in broken(**legal | illegal)

@@ -27,7 +27,8 @@ WORDS = {
     "schedule": ("gpipe", "1f1b", "interleaved_1f1b", "zbv_zero_bubble", "unheard of"),
     "recompute": ("none", "selective", "full"),
     "recompute_method": ("none", "uniform", "block"),
-    "cp_method": ("none", "ring", "all_to_all"),
+    "cp_method": ("none", "ring", "all_to_all", "a2a+p2p"),
+    "key_value_heads_of_layers": ((4, 6), (2, 8)),
     "offload": ("none", "cpu"),
     "quantization_unit": ("block", "group"),
 }
