@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from meshfit.mesh.spec import LayoutSpec, even_stages
 from meshfit.predict.schedule import Pipeline, bubble_s, in_flight
+from meshfit.predict.schedules.flight import peak_flight
 from tests.predict.builders import llama, pipeline
 
 
@@ -56,7 +57,9 @@ def test_bubble_of_a_balanced_pipeline_is_that_of_a_played_one(
     micro_batches = pp + more
     layout = LayoutSpec(pp=pp, schedule=schedule)
     one = np.array([forward_s + backward_s])
-    bubble = bubble_s(pipeline(layout, llama(num_layers=6)), one, pp * one)[0]
+    bubble = bubble_s(
+        pipeline(layout, llama(num_layers=6)), one, pp * one, np.array([micro_batches])
+    )[0]
     step = micro_batches * one[0] + bubble
     played = simulated_s(schedule, [forward_s] * pp, [backward_s] * pp, micro_batches)
     assert step == pytest.approx(played)
@@ -65,9 +68,10 @@ def test_bubble_of_a_balanced_pipeline_is_that_of_a_played_one(
 
 def test_interleaving_divides_the_bubble_by_the_virtual_stages():
     model = llama(num_layers=8)
-    plain = bubble_s(pipeline(LayoutSpec(pp=4), model), np.array([1.0]), np.array([4.0]))
+    slowest, everyone, eight = np.array([1.0]), np.array([4.0]), np.array([8])
+    plain = bubble_s(pipeline(LayoutSpec(pp=4), model), slowest, everyone, eight)
     looped = LayoutSpec(pp=4, vpp=2, schedule="interleaved_1f1b")
-    assert bubble_s(pipeline(looped, model), np.array([1.0]), np.array([4.0])) == plain / 2
+    assert bubble_s(pipeline(looped, model), slowest, everyone, eight) == plain / 2
     micro_batches = 8
     assert plain[0] / 2 / (micro_batches + plain[0] / 2) == pytest.approx(3 / (2 * 8 + 3))
 
@@ -130,3 +134,45 @@ def test_distinct_ranks_stand_for_all_of_them(pp, layers):
     )  # fmt: skip
     assert sum(count for _, count in pipe.distinct_ranks) == pp
     assert len({shape.chunks for shape, _ in pipe.distinct_ranks}) == len(pipe.distinct_ranks)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved_1f1b", "looped_bfs"])
+@given(pp=st.integers(1, 5), rounds=st.integers(1, 6), vpp=st.integers(2, 3))
+def test_closed_forms_of_what_is_in_flight_are_those_of_the_program(schedule, pp, rounds, vpp):
+    looped = schedule in ("interleaved_1f1b", "looped_bfs")
+    vpp = vpp if looped else 1
+    pipe = pipeline(LayoutSpec(pp=pp, vpp=vpp, schedule=schedule), llama(num_layers=pp * vpp))
+    for rank in range(pp):
+        held = in_flight(pipe, rank, np.array([rounds * pp]))
+        peak = peak_flight(schedule, rank, pp, vpp, rounds * pp)
+        assert tuple(int(chunk[0]) for chunk in held.per_chunk) == peak.per_stage
+        assert bool(held.accumulating[0]) == peak.accumulating
+
+
+def test_a_v_holds_as_much_on_every_rank():
+    """ZB-V holds 2 * pp half-size stages on each rank, as much as 1F1B on its first (2401.10241,
+    section 6); it puts off no weights at that moment."""
+    pipe = pipeline(LayoutSpec(pp=4, vpp=2, schedule="zbv_zero_bubble"), llama(num_layers=8))
+    for rank in range(4):
+        held = in_flight(pipe, rank, np.array([8, 32]))
+        assert sum(held.per_chunk).tolist() == [8, 8]
+        assert sum(held.put_off).tolist() == [0, 0]
+    assert [shape.rank for shape, _ in pipe.distinct_ranks] == [0, 1, 2, 3]
+    assert pipe.ranks[0].chunks[0].has_embedding
+    assert pipe.ranks[0].chunks[1].has_head
+
+
+def test_interleaved_zero_bubble_puts_off_one_micro_batch_more_on_every_rank():
+    layout = LayoutSpec(pp=4, vpp=2, schedule="interleaved_zero_bubble")
+    pipe = pipeline(layout, llama(num_layers=8))
+    put_off = [sum(in_flight(pipe, rank, np.array([16])).put_off)[0] for rank in range(4)]
+    assert put_off == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("schedule", ["interleaved_zero_bubble", "zbv_zero_bubble", "dualpipe_v"])
+def test_a_split_backward_leaves_less_of_the_bubble(schedule):
+    model, ones = llama(num_layers=8), np.ones(2)
+    counts = np.array([8, 32])
+    split = pipeline(LayoutSpec(pp=4, vpp=2, schedule=schedule), model)
+    plain = pipeline(LayoutSpec(pp=4, vpp=2, schedule="interleaved_1f1b"), model)
+    assert (bubble_s(split, ones, 4 * ones, counts) < bubble_s(plain, ones, 4 * ones, counts)).all()

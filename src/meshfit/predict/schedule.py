@@ -1,16 +1,27 @@
-"""Pipeline schedules in closed form: who holds what, how much is in flight, how long is the bubble."""
+"""Pipelines as tier 1 sees them: who holds what, how much is in flight, how long is the bubble.
+
+Common schedules in closed form, the others read off their programs (``predict.schedules``).
+"""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.predict.schedules.flight import Flight, peak_flight
+from meshfit.predict.schedules.placement import stages_of_rank
+from meshfit.predict.schedules.play import play
+from meshfit.predict.schedules.waves import waves_of
 from meshfit.workload.model import LayerSpec, ModelSpec
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+
+SPLIT_SCHEDULES: tuple[str, ...] = ("interleaved_zero_bubble", "zbv_zero_bubble", "dualpipe_v")
+"""Those that run gradients of weights apart from those of inputs, to fill the bubble."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +47,8 @@ class RankShape:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """One way to cut a model into stages: ``pp`` ranks with ``vpp`` virtual stages each.
-
-    Virtual stage v of rank r is stage ``r + pp * v`` (loop placement: Megatron-Core, and
-    torch.distributed.pipelining's interleaved schedules).
-    """
+    """One way to cut a model into stages: ``pp`` ranks with ``vpp`` virtual stages each, in a loop
+    or a V as the schedule has it (``schedules.placement``)."""
 
     pp: int
     vpp: int
@@ -51,25 +59,34 @@ class Pipeline:
     @cached_property
     def ranks(self) -> tuple[RankShape, ...]:
         """What every pipeline rank holds."""
-        chunks = self._chunks()
         return tuple(
-            RankShape(rank=rank, chunks=tuple(chunks[rank :: self.pp])) for rank in range(self.pp)
+            RankShape(rank=rank, chunks=tuple(self.chunks[stage] for stage in self.stages_of(rank)))
+            for rank in range(self.pp)
         )
+
+    def stages_of(self, rank: int) -> tuple[int, ...]:
+        """Stages that lie on a rank, in model order."""
+        return stages_of_rank(self.schedule, rank, self.pp, self.vpp)
 
     @cached_property
     def distinct_ranks(self) -> tuple[tuple[RankShape, int], ...]:
         """Ranks that hold the same, as (the earliest of them, how many they are).
 
-        No schedule here keeps more micro-batches in flight on a later rank than on an earlier one,
-        so the earliest also stands for the memory of the others.
+        The earliest also stands for the memory of the others: it has no fewer micro-batches in
+        flight. Not so where gradients of weights are put off, nor in a V, where ranks trade
+        micro-batches of one stage for those of another; there every rank stands for itself.
         """
+        if self.schedule in SPLIT_SCHEDULES:
+            return tuple((shape, 1) for shape in self.ranks)
         earliest: dict[tuple[Chunk, ...], RankShape] = {}
         for shape in self.ranks:
             earliest.setdefault(shape.chunks, shape)
         counts = Counter(shape.chunks for shape in self.ranks)
         return tuple((shape, counts[chunks]) for chunks, shape in earliest.items())
 
-    def _chunks(self) -> list[Chunk]:
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """Every stage in model order."""
         num_stages = self.pp * self.vpp
         chunks, start = [], 0
         for stage, count in enumerate(self.stage_layers):
@@ -82,7 +99,7 @@ class Pipeline:
                 )
             )
             start += count
-        return chunks
+        return tuple(chunks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,54 +108,114 @@ class InFlight:
 
     Attributes:
         per_chunk: one array a virtual stage.
+        put_off: one array a virtual stage: micro-batches beside these whose gradients of weights
+            are still to come, for which inputs of matmuls and gradients of their outputs are held.
         accumulating: whether gradients of an earlier micro-batch are there at that moment.
     """
 
     per_chunk: tuple[IntArray, ...]
+    put_off: tuple[IntArray, ...]
     accumulating: NDArray[np.bool_]
 
 
 def in_flight(pipeline: Pipeline, rank: int, micro_batches: IntArray) -> InFlight:
     """Micro-batches in flight on ``rank``, for every number of micro-batches.
 
-    GPipe: all of them. 1F1B: ``min(m, pp - rank)`` (2104.04473, section 2.2). Interleaved: the
-    warm-up of torch.distributed.pipelining (``schedules.py::_get_warmup_ops``), which runs
-    ``(vpp - 1) * round + 2 * (pp - 1 - rank)`` forwards of chunks before its first backward, and
-    one more before that backward frees any; they go round the chunks, ``round`` micro-batches each.
+    GPipe and looped BFS: all of them. 1F1B: ``min(m, pp - rank)`` (2104.04473, section 2.2).
+    Interleaved: the warm-up of torch.distributed.pipelining (``schedules.py::_get_warmup_ops``),
+    which runs ``(vpp - 1) * round + 2 * (pp - 1 - rank)`` forwards of chunks before its first
+    backward, and one more before that backward frees any; they go round the chunks, ``round``
+    micro-batches each. The others: as their programs have it.
     """
-    if pipeline.schedule == "gpipe":
-        return InFlight(
-            per_chunk=(micro_batches,) * pipeline.vpp,
-            accumulating=np.zeros(micro_batches.shape, dtype=np.bool_),
-        )
+    if pipeline.schedule in SPLIT_SCHEDULES:
+        return _of_program(pipeline, rank, micro_batches)
+    per_chunk, accumulating = _in_closed_form(pipeline, rank, micro_batches)
+    nothing = np.zeros_like(micro_batches)
+    return InFlight(
+        per_chunk=per_chunk, put_off=(nothing,) * pipeline.vpp, accumulating=accumulating
+    )
+
+
+def _in_closed_form(
+    pipeline: Pipeline, rank: int, micro_batches: IntArray
+) -> tuple[tuple[IntArray, ...], NDArray[np.bool_]]:
+    if pipeline.schedule in ("gpipe", "looped_bfs"):
+        return (micro_batches,) * pipeline.vpp, np.zeros(micro_batches.shape, dtype=np.bool_)
     if pipeline.vpp == 1:
         held = np.minimum(micro_batches, pipeline.pp - rank)
-        return InFlight(per_chunk=(held,), accumulating=micro_batches > held)
+        return (held,), micro_batches > held
     per_round = micro_batches // np.maximum(1, micro_batches // pipeline.pp)
     warm_up = (pipeline.vpp - 1) * per_round + 2 * (pipeline.pp - 1 - rank)
     forwards = np.minimum(warm_up + 1, micro_batches * pipeline.vpp)
     full_rounds, rest = np.divmod(forwards, per_round * pipeline.vpp)
+    per_chunk = tuple(
+        full_rounds * per_round + np.clip(rest - chunk * per_round, 0, per_round)
+        for chunk in range(pipeline.vpp)
+    )
+    return per_chunk, micro_batches * pipeline.vpp > forwards
+
+
+def _of_program(pipeline: Pipeline, rank: int, micro_batches: IntArray) -> InFlight:
+    counts, of_count = np.unique(micro_batches, return_inverse=True)
+    peaks = [
+        peak_flight(pipeline.schedule, rank, pipeline.pp, pipeline.vpp, int(count))
+        for count in counts
+    ]
+
+    def columns(values: Callable[[Flight], tuple[int, ...]]) -> tuple[IntArray, ...]:
+        table = np.array([values(peak) for peak in peaks], dtype=np.int64)
+        return tuple(table[of_count].T)
+
+    (accumulating,) = columns(lambda peak: (peak.accumulating,))
     return InFlight(
-        per_chunk=tuple(
-            full_rounds * per_round + np.clip(rest - chunk * per_round, 0, per_round)
-            for chunk in range(pipeline.vpp)
-        ),
-        accumulating=micro_batches * pipeline.vpp > forwards,
+        per_chunk=columns(lambda peak: peak.per_stage),
+        put_off=columns(lambda peak: peak.put_off),
+        accumulating=accumulating.astype(np.bool_),
     )
 
 
-def bubble_s(pipeline: Pipeline, slowest_s: FloatArray, all_ranks_s: FloatArray) -> FloatArray:
+def bubble_s(
+    pipeline: Pipeline, slowest_s: FloatArray, all_ranks_s: FloatArray, micro_batches: IntArray
+) -> FloatArray:
     """Idle seconds of the slowest rank in one step.
 
     The slowest rank works without a gap once the pipeline is full; what it waits for is one
     micro-batch's work of every other rank, filling before and draining after:
     ``(sum of ranks - slowest) / vpp``. With equal ranks this is ``(pp - 1) * t / vpp``, that is a
-    bubble of ``(pp - 1) / (vpp * m + pp - 1)`` of the step (2104.04473, equation 2).
+    bubble of ``(pp - 1) / (vpp * m + pp - 1)`` of the step (2104.04473, equation 2). Schedules that
+    put off gradients of weights leave the share of it that their program leaves with forward and
+    both halves of backward equally long (2401.10241, table 1).
 
-    Ignores the extra gap of interleaving when micro-batches do not divide by ``pp``.
+    Ignores the extra gap of interleaving when micro-batches do not divide by ``pp``, that of
+    looped BFS with fewer micro-batches than ranks, and how uneven ranks fill each other's gaps;
+    tier 2 (``predict.simulate``) has them.
 
     Args:
         slowest_s: forward and backward of one micro-batch on the slowest rank.
         all_ranks_s: their sum over all ranks.
+        micro_batches: of one step.
     """
-    return (all_ranks_s - slowest_s) / pipeline.vpp
+    unfilled = (all_ranks_s - slowest_s) / pipeline.vpp
+    if pipeline.schedule not in SPLIT_SCHEDULES or pipeline.pp == 1:
+        return unfilled
+    counts, of_count = np.unique(micro_batches, return_inverse=True)
+    shares = [
+        _unfilled_share(pipeline.schedule, pipeline.pp, pipeline.vpp, int(count))
+        for count in counts
+    ]
+    return np.asarray(unfilled * np.array(shares)[of_count])
+
+
+SAME_BUBBLE_MICRO_BATCHES = 4
+"""So many micro-batches a rank fill a pipeline; more of them leave the same bubble."""
+
+
+@lru_cache(maxsize=4096)
+def _unfilled_share(schedule: str, pp: int, vpp: int, micro_batches: int) -> float:
+    """The bubble of a balanced pipeline, over that of interleaved 1F1B with as many stages."""
+    rounds = min(micro_batches // pp, SAME_BUBBLE_MICRO_BATCHES)
+    played_micro_batches = pp * rounds + micro_batches % pp if rounds else micro_batches
+    waves = waves_of(schedule, pp, vpp, played_micro_batches)
+    seconds = np.array([1.0, 2.0, 1.0, 1.0])[waves.kind, None]
+    step = play(waves, seconds, np.zeros(1)).finish.max()
+    return float((step - 3.0 * vpp * played_micro_batches) / (3.0 * (pp - 1)))

@@ -128,7 +128,9 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
         seconds = [rank.term(name, micro_batches) for rank in ranks]
         terms[:, column] = np.choose(slowest, seconds)
     slowest_s = np.choose(slowest, list(each))
-    terms[:, TERMS.index("bubble")] = bubble_s(group.pipeline, slowest_s, counts @ each)
+    terms[:, TERMS.index("bubble")] = bubble_s(
+        group.pipeline, slowest_s, counts @ each, micro_batches
+    )
     return terms
 
 

@@ -1,0 +1,48 @@
+"""When every action of a program runs, for many layouts at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.predict.schedules.waves import Waves
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """Seconds from the start of the step, [actions, N], in the order of the waves.
+
+    ``released`` is when the rank can go on: later than ``finish`` where it waits for its send.
+    """
+
+    start: FloatArray
+    finish: FloatArray
+    released: FloatArray
+
+
+def play(
+    waves: Waves, duration: FloatArray, transfer: FloatArray, *, waits_for_sends: bool = False
+) -> Played:
+    """Run a program, every rank in its order, every action when what it takes has arrived.
+
+    Args:
+        duration: seconds of every action, [actions, N].
+        transfer: seconds from the end of an action to its result on another rank, [N].
+        waits_for_sends: whether a rank goes on only when what it sent has arrived.
+    """
+    count, layouts = duration.shape
+    start = np.empty((count, layouts))
+    finish = np.zeros((count + 1, layouts))
+    released = np.zeros((count + 1, layouts)) if waits_for_sends else finish
+    delay = np.where(waves.crosses[:, None], transfer, 0.0)
+    held = np.where(waves.sends[:, None], transfer, 0.0) if waits_for_sends else None
+    for low, high in zip(waves.bounds[:-1], waves.bounds[1:], strict=True):
+        wave = slice(low, high)
+        arrived = finish[waves.source[wave]] + delay[wave]
+        np.maximum(released[waves.before[wave]], arrived, out=start[wave])
+        np.add(start[wave], duration[wave], out=finish[wave])
+        if held is not None:
+            np.add(finish[wave], held[wave], out=released[wave])
+    return Played(start=start, finish=finish[:count], released=released[:count])
