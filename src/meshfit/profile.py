@@ -20,6 +20,7 @@ class MegatronOptions:
 
     Attributes:
         transformer_engine: layers of Transformer Engine; else Megatron-Core's own ("local").
+        deterministic: ``--deterministic-mode``, which asks for cuBLAS workspaces of 32 MiB.
         fused_softmax: the fused kernel of scale, mask and softmax where attention is unfused.
         softmax_in_fp32: whether an unfused softmax computes in fp32.
         fused_rotary: one kernel rotates q and k; else PyTorch operations do.
@@ -38,6 +39,7 @@ class MegatronOptions:
     """
 
     transformer_engine: bool = True
+    deterministic: bool = False
     fused_softmax: bool = True
     softmax_in_fp32: bool = False
     fused_rotary: bool = True
@@ -103,6 +105,16 @@ class EngineProfile:
         fused_norms, fused_activations: whether one kernel computes them, keeping fewer tensors.
         optimizer_temporary_moments: temporaries of the optimizer's step, in units of one moment of
             all parameters (PyTorch's ``foreach`` AdamW: 1; fused: 0).
+        fused_layers: whether chains of elementwise kernels of a layer (norm, rotation, activation,
+            loss) are one kernel each without a compiler.
+        attention: attention kernel where a job leaves it to the engine.
+        hides_tensor_parallel_backward: whether column-parallel linears send gradients of their input
+            while they compute those of their weight.
+        hides_pipeline_exchange: whether interleaved schedules send and receive under computation.
+        scatters_gradients: whether stage 1 scatters gradients and gathers parameters; else it sums
+            gradients everywhere and broadcasts.
+        overlaps_gradients, overlaps_parameters: whether stage 0 and 1 reduce under backward, and
+            gather what the optimizer has updated under the next forward, where a job does not say.
         overlap_fraction: share of a layer's computation under which data-parallel communication
             can hide on CUDA.
         host_s_per_layer: seconds in which the host issues one layer's forward; backward takes as
@@ -147,6 +159,13 @@ class EngineProfile:
     fused_norms: bool = False
     fused_activations: bool = False
     optimizer_temporary_moments: int = 0
+    fused_layers: bool = False
+    attention: Literal["flash1", "flash", "cudnn", "unfused"] = "flash"
+    hides_tensor_parallel_backward: bool = False
+    hides_pipeline_exchange: bool = False
+    scatters_gradients: bool = False
+    overlaps_gradients: bool = True
+    overlaps_parameters: bool = False
     overlap_fraction: float = 0.9
     host_s_per_layer: float = 0.0
     tensor_parallel_host_s_per_layer: float = 0.0

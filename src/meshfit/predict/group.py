@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from meshfit.cluster.topology import AcceleratorSpec
 from meshfit.mesh.candidates import Candidates
 from meshfit.predict.activations import Numerics
 from meshfit.predict.columns import StepColumns
@@ -15,7 +16,8 @@ from meshfit.workload.training import TrainingSpec
 class LayoutGroup:
     """N layouts of one job, and what they have in common.
 
-    ``columns`` are derived from ``candidates``; both have N rows.
+    ``columns`` are derived from ``candidates``; both have N rows. ``accelerator`` decides kernels and
+    workspaces; None: none is named.
     """
 
     model: ModelSpec
@@ -25,6 +27,7 @@ class LayoutGroup:
     numerics: Numerics
     candidates: Candidates
     columns: StepColumns
+    accelerator: AcceleratorSpec | None = None
 
     def __len__(self) -> int:
         return len(self.columns)

@@ -1,0 +1,158 @@
+"""Parameters of one pipeline rank by what divides them, as Megatron-Core divides them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.predict.group import LayoutGroup
+from meshfit.predict.schedule import Chunk, RankShape
+from meshfit.profile import EngineProfile
+from meshfit.workload import counts
+from meshfit.workload.blocks.attention import AttentionSpec
+from meshfit.workload.blocks.tensor import Tensor
+from meshfit.workload.model import LayerSpec, ModelSpec
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """Counts by what divides them.
+
+    Attributes:
+        sharded: over tp.
+        key_value: over tp, but no further than into single key/value heads.
+        replicated: over nothing.
+        experts: over ep and etp.
+        expert_replicated: over ep alone.
+        vocabulary_rows: width of matrices with one row a token of the vocabulary, which is padded
+            and cut over tp.
+    """
+
+    sharded: int = 0
+    key_value: int = 0
+    replicated: int = 0
+    experts: int = 0
+    expert_replicated: int = 0
+    vocabulary_rows: int = 0
+
+    def __add__(self, other: "Parameters") -> "Parameters":
+        return Parameters(
+            sharded=self.sharded + other.sharded,
+            key_value=self.key_value + other.key_value,
+            replicated=self.replicated + other.replicated,
+            experts=self.experts + other.experts,
+            expert_replicated=self.expert_replicated + other.expert_replicated,
+            vocabulary_rows=self.vocabulary_rows + other.vocabulary_rows,
+        )
+
+    def __mul__(self, count: int) -> "Parameters":
+        return Parameters(
+            sharded=self.sharded * count,
+            key_value=self.key_value * count,
+            replicated=self.replicated * count,
+            experts=self.experts * count,
+            expert_replicated=self.expert_replicated * count,
+            vocabulary_rows=self.vocabulary_rows * count,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankParameters:
+    """Parameters on one rank of every layout: those of experts have their own data-parallel group."""
+
+    dense: FloatArray
+    experts: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        return self.dense + self.experts
+
+
+def on_rank(parameters: Parameters, group: LayoutGroup) -> RankParameters:
+    """Divide them as every layout of ``group`` does."""
+    candidates = group.candidates
+    tp, ep, etp = candidates.tp, candidates.ep, candidates.etp
+    attention = group.model.find(AttentionSpec)
+    heads = attention.num_key_value_heads if attention else 1
+    dense = (
+        parameters.sharded / tp
+        + parameters.key_value / np.minimum(tp, heads)
+        + parameters.replicated
+        + parameters.vocabulary_rows * vocabulary_on_rank(group)
+    )
+    experts = parameters.experts / (ep * etp) + parameters.expert_replicated / ep
+    return RankParameters(dense=dense, experts=experts)
+
+
+def vocabulary_on_rank(group: LayoutGroup) -> FloatArray:
+    """Rows of the vocabulary on one rank, padding included."""
+    multiple = _vocabulary_multiple(group.profile, group.candidates.tp)
+    padded = np.ceil(group.model.vocab_size / multiple) * multiple
+    return np.asarray(padded / group.candidates.tp)
+
+
+def _vocabulary_multiple(profile: EngineProfile, tp: NDArray[np.int64]) -> NDArray[np.int64]:
+    per_rank = tp if profile.vocabulary_multiple_per_rank else 1
+    return np.asarray(profile.vocabulary_multiple * per_rank + 0 * tp)
+
+
+def rank_parameters(shape: RankShape, model: ModelSpec) -> Parameters:
+    """All virtual stages of one pipeline rank.
+
+    A tied head is the embedding where both are on one rank; else each end holds a copy. Heads for
+    multi-token prediction lie with the output head and read the embedding as well.
+    """
+    total = Parameters()
+    for chunk in shape.chunks:
+        for layer, count in chunk.layers:
+            total += layer_parameters(layer, model) * count
+        total += _ends(chunk, model)
+    return total + Parameters(vocabulary_rows=_vocabulary_matrices(shape, model))
+
+
+@lru_cache(maxsize=1024)
+def layer_parameters(layer: LayerSpec, model: ModelSpec) -> Parameters:
+    """One layer: its blocks and its norms."""
+    return _sorted(counts.layer_tensors(layer, model.hidden_size, model.vectors_per_norm))
+
+
+def _sorted(tensors: Iterable[Tensor]) -> Parameters:
+    total = Parameters()
+    for tensor in tensors:
+        is_cut, count = tensor.split is not None, tensor.elements
+        if ".experts." in f".{tensor.name}":
+            total += Parameters(experts=count) if is_cut else Parameters(expert_replicated=count)
+        elif is_cut and tensor.name.split(".")[-2] in ("k_proj", "v_proj"):
+            total += Parameters(key_value=count)
+        else:
+            total += Parameters(sharded=count) if is_cut else Parameters(replicated=count)
+    return total
+
+
+def _ends(chunk: Chunk, model: ModelSpec) -> Parameters:
+    total = Parameters()
+    if chunk.has_embedding:
+        total += Parameters(replicated=counts.position_parameters(model))
+    if chunk.has_head:
+        total += Parameters(replicated=model.final_norms * counts.norm_parameters(model))
+        total += _sorted(model.extra)
+        if model.head_bias:
+            total += Parameters(vocabulary_rows=1)
+        if model.mtp is not None:
+            layers = sum((layer_parameters(each, model) for each in model.mtp.layers), Parameters())
+            total += (layers + _sorted(model.mtp.extra)) * model.mtp.depth
+    return total
+
+
+def _vocabulary_matrices(shape: RankShape, model: ModelSpec) -> int:
+    """Width of the embedding and head matrices of a rank."""
+    has_embedding, has_head = shape.chunks[0].has_embedding, shape.chunks[-1].has_head
+    reads_embedding = has_embedding or (has_head and model.mtp is not None)
+    matrices = int(reads_embedding) + int(has_head)
+    if model.tie_word_embeddings and matrices == 2:
+        matrices = 1
+    return matrices * model.embedding_width

@@ -1,0 +1,78 @@
+"""Model states of one rank between steps: weights, the gradient buffer, the optimizer."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.predict.group import LayoutGroup
+from meshfit.predict.megatron.parameters import on_rank, rank_parameters
+from meshfit.predict.schedule import RankShape
+from meshfit.workload.training import OPTIMIZER_MOMENTS
+
+FloatArray = NDArray[np.float64]
+
+FP32_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateBytes:
+    """Bytes on one rank, for every layout.
+
+    Attributes:
+        weights: in the compute type.
+        gradients: the buffer that gradients are accumulated in.
+        optimizer: master copy (none in fp32) and moments.
+        main_gradients: fp32 copies of gradients that are kept in another type; from the optimizer's
+            step to the next step's start.
+    """
+
+    weights: FloatArray
+    gradients: FloatArray
+    optimizer: FloatArray
+    main_gradients: FloatArray
+
+
+def gradient_bytes(group: LayoutGroup) -> int:
+    """Of one gradient in the buffer: fp32 under bf16 (``accumulate_allreduce_grads_in_fp32``)."""
+    precision = group.training.precision
+    if group.profile.megatron.gradient_bytes is not None:
+        return group.profile.megatron.gradient_bytes
+    return precision.compute_bytes if precision.matmul == "fp16" else FP32_BYTES
+
+
+def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
+    """2 + 4 + 12 bytes a parameter under bf16; the distributed optimizer (stage 1) shares the 12 out
+    over the ranks of one instance, Megatron-FSDP the 4 (stage 2) and the 2 (stage 3) as well.
+
+    Experts are shared out over their own data-parallel group. Padding of buckets and shards is
+    ignored.
+    """
+    stage, precision = group.candidates.zero_stage, group.training.precision
+    held = on_rank(rank_parameters(shape, group.model), group)
+
+    def shared_out(from_stage: int) -> FloatArray:
+        shard, expert_shard = _shards(group)
+        is_shared = stage >= from_stage
+        return np.asarray(
+            held.dense / np.where(is_shared, shard, 1)
+            + held.experts / np.where(is_shared, expert_shard, 1)
+        )
+
+    element, reduced = precision.compute_bytes, gradient_bytes(group)
+    master = 0 if element == FP32_BYTES else precision.parameter_bytes
+    moments = OPTIMIZER_MOMENTS[group.training.optimizer] * precision.moment_bytes
+    copied = FP32_BYTES if reduced != FP32_BYTES else 0
+    return StateBytes(
+        weights=shared_out(3) * element,
+        gradients=shared_out(2) * reduced,
+        optimizer=shared_out(1) * (master + moments),
+        main_gradients=shared_out(1) * copied,
+    )
+
+
+def _shards(group: LayoutGroup) -> tuple[FloatArray, FloatArray]:
+    """Ranks that share states out, and those that share an expert's."""
+    c = group.candidates
+    dense = c.dp_shard * c.cp
+    return dense, np.maximum(1, dense * c.tp / (c.ep * c.etp))
