@@ -142,7 +142,8 @@ def fastest_attention(folder: Path, head_dim: int) -> dict[tuple[int, ...], floa
     found: dict[tuple[int, ...], dict[tuple[int, ...], float]] = defaultdict(dict)
     for path in sorted(folder.glob("*/*/context_attention_perf.parquet")):
         read = columns(path)
-        wanted = (read["head_dim"] == head_dim) & (read["isl"] >= 128)
+        wanted = (read["head_dim"] == head_dim) & (read["isl"] >= SEQUENCES[0])
+        wanted &= (read["batch_size"] * read["num_heads"] >= HEADS[0])
         wanted &= (read["attn_dtype"] == "bfloat16") & (read["kv_cache_dtype"] == "bfloat16")
         if "window_size" in read:
             wanted &= read["window_size"] == 0

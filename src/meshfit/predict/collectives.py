@@ -6,12 +6,16 @@ of each level. Each level then carries one leg of the collective.
 """
 
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.cluster.topology import Level, Topology
+from meshfit.predict.constants import TimeConstants, shipped_constants
+from meshfit.predict.tables.chips import CHIP_OF
+from meshfit.predict.tables.collectives import NodeCurve, node_curves
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -82,14 +86,35 @@ class CollectiveTime:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveCosts:
-    """Costs on one topology: a measured curve where there is one, else the formula.
+    """Costs on one topology: a curve measured on it where there is one; else that of its node type
+    for what stays inside a node; else the formula.
 
-    ``factor`` multiplies the formula (from calibration).
+    ``factor`` multiplies the last two (from calibration).
     """
 
     topology: Topology
     curves: MeasuredCurves | None = None
     factor: float = 1.0
+    constants: TimeConstants | None = None
+
+    @cached_property
+    def shares(self) -> tuple[float, ...]:
+        """Of every level's bandwidth: what collectives achieve beside computation."""
+        known = self.constants or shipped_constants()
+        if self.topology.accelerator.name not in CHIP_OF:
+            return (1.0,) * len(self.topology.levels)
+        inside = self.topology.gpus_per_host
+        return tuple(
+            known["link.share" if size <= inside else "network.share"]
+            for size in self.topology.domain_sizes()
+        )
+
+    @cached_property
+    def chip(self) -> str | None:
+        """Whose measured curves hold inside a node: of the same chip behind the same links."""
+        return (
+            CHIP_OF.get(self.topology.accelerator.name) if _has_usual_node(self.topology) else None
+        )
 
     def place(self, degree: IntArray, stride: IntArray) -> AxisGroup:
         """See ``place``."""
@@ -112,17 +137,56 @@ class CollectiveCosts:
                 all_gather and reduce_scatter that of all ranks together, for all_to_all what one
                 rank sends in all.
         """
-        legs = _legs(kind, size_bytes, group, self.topology)
+        legs = _legs(kind, size_bytes, group, self)
         latency = _latency(kind, group, self.topology)
         slowest = np.max(legs, axis=0)
         low = (slowest + latency) * self.factor
         middle = (slowest * SERIALISATION + latency) * self.factor
         high = np.maximum(middle, (np.sum(legs, axis=0) + latency) * self.factor)
+        inside = self._inside_node_s(kind, size_bytes, group)
+        if inside is not None:
+            low, middle, high = (
+                np.where(np.isfinite(inside), inside, t) for t in (low, middle, high)
+            )
         if self.curves is not None:
             measured = self.curves.seconds(kind, size_bytes, group)
             covered = np.isfinite(measured) & (group.degree > 1)
             low, middle, high = (np.where(covered, measured, t) for t in (low, middle, high))
         return CollectiveTime(low=low, middle=middle, high=high)
+
+    def _inside_node_s(
+        self, kind: Collective, size_bytes: FloatArray, group: AxisGroup
+    ) -> FloatArray | None:
+        """Seconds by the curve of the node type; NaN where a group leaves its node."""
+        curves = node_curves(self.chip, kind) if self.chip is not None else {}
+        if not curves:
+            return None
+        stays = group.members[0] >= group.degree
+        if not stays.any():
+            return None
+        seconds = np.full(np.broadcast(size_bytes, group.degree).shape, np.nan)
+        for ranks, curve in curves.items():
+            here = stays & (group.degree == ranks)
+            if here.any():
+                seconds = np.where(here, curve.seconds(size_bytes) / self.shares[0], seconds)
+        return seconds * self.factor
+
+
+@cache
+def _full_bandwidth(chip: str, kind: Collective, ranks: int) -> float | None:
+    """Bytes per second an accelerator sends in a large collective inside a node, as measured."""
+    curve: NodeCurve | None = node_curves(chip, kind).get(ranks)
+    if curve is None:
+        return None
+    size = float(np.exp2(curve.log_sizes[-1]))
+    sent = (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks * size
+    return sent / float(np.exp2(curve.log_seconds[-1]))
+
+
+def _has_usual_node(topology: Topology) -> bool:
+    """Whether the innermost level is the switch of one node, as where the curves were measured."""
+    level = topology.levels[0]
+    return level.kind == "switch" and level.size <= 8 and level.bandwidth_bytes_per_s >= 250e9
 
 
 def _bandwidth(level: Level, members: FloatArray) -> FloatArray | float:
@@ -139,7 +203,7 @@ def _bandwidth(level: Level, members: FloatArray) -> FloatArray | float:
 
 
 def _legs(
-    kind: Collective, size_bytes: FloatArray, group: AxisGroup, topology: Topology
+    kind: Collective, size_bytes: FloatArray, group: AxisGroup, costs: "CollectiveCosts"
 ) -> FloatArray:
     """Seconds of the leg on each level, [levels, N].
 
@@ -149,9 +213,13 @@ def _legs(
     """
     inner = np.ones(group.degree.shape)
     legs = []
-    for level, here in zip(topology.levels, group.members, strict=True):
+    for index, (level, here) in enumerate(zip(costs.topology.levels, group.members, strict=True)):
         sent = _sent(kind, here, inner, group.degree) * size_bytes
-        legs.append(sent / _bandwidth(level, here))
+        bandwidth = _bandwidth(level, here) * costs.shares[index]
+        if index == 0 and costs.chip is not None:
+            measured = _full_bandwidth(costs.chip, kind, level.size)
+            bandwidth = bandwidth if measured is None else measured * costs.shares[0]
+        legs.append(sent / bandwidth)
         inner = inner * here
     return np.stack(legs)
 

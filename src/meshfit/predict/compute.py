@@ -1,93 +1,121 @@
-"""Seconds of computation: matmuls against peak and memory bandwidth, and passes over memory."""
+"""Seconds of computation: matmuls by shape, attention, and passes over memory."""
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.cluster.topology import AcceleratorSpec
-from meshfit.errors import InputError
-from meshfit.predict.activations import FP32_BYTES, BytesPerToken, layer_tensors, total
+from meshfit.predict.columns import step_columns
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.passes import (
+    LOSS_BYTES,
+    cast_bytes,
+    experts_tp,
+    is_fused,
+    layer_passes,
+)
+from meshfit.predict.rates import Rates, rates
+from meshfit.predict.work import LayerWork, Matmul, ScanMixing, SoftmaxMixing, layer_work
 from meshfit.workload.counts import attention_flops
-from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec
-from meshfit.workload.training import OPTIMIZER_MOMENTS, TrainingSpec
+from meshfit.workload.model import LayerSpec
+from meshfit.workload.training import OPTIMIZER_MOMENTS, AttentionKernel, TrainingSpec
+
+__all__ = ["PartTime", "Rates", "head_time", "layer_time", "optimizer_s", "rates"]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 FLASH_BACKWARD = 2.5
 """Backward over forward FLOPs of flash attention: five matmuls to two (2307.08691, section 3.1)."""
-_FALLBACKS = {
-    "fp32": ("fp32", "tf32"),
-    "bf16_mixed": ("bf16", "fp16", "fp32"),
-    "bf16": ("bf16", "fp16", "fp32"),
-    "fp16_mixed": ("fp16", "bf16", "fp32"),
-    "fp8_mixed": ("fp8", "bf16"),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rates:
-    """What one accelerator achieves; ``runs_ahead``: whether the host issues work in advance."""
-
-    matmul_flops_per_s: float
-    memory_bytes_per_s: float
-    runs_ahead: bool
-
-
-def rates(accelerator: AcceleratorSpec, precision_name: str, factor: float = 1.0) -> Rates:
-    """Achievable rates in a precision; ``factor`` divides both (from calibration).
-
-    Raises:
-        InputError: the accelerator has no figure for this precision.
-    """
-    for name in _FALLBACKS[precision_name]:
-        if name in accelerator.peak_flops_per_s:
-            peak = accelerator.peak_flops_per_s[name] * accelerator.matmul_fraction
-            return Rates(
-                matmul_flops_per_s=peak / factor,
-                memory_bytes_per_s=accelerator.memory_bytes_per_s / factor,
-                runs_ahead=accelerator.device_type == "cuda",
-            )
-    known = ", ".join(accelerator.peak_flops_per_s)
-    raise InputError(
-        f"accelerator {accelerator.name} has no peak rate for {precision_name}; known: {known}"
-    )
+SCAN_SHARE = 0.1
+"""Rate of a recurrence's kernels over that of matmuls: a guess; nothing measured is shipped."""
+SCORE_PASSES = (3, 4)
+"""How often unfused attention passes over all scores, forward and backward: each a matmul's write
+or read, and softmax's read and write."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartTime:
     """Seconds of one part (a layer, the head) for one micro-batch on one rank.
 
-    ``weight`` is the share of ``backward`` that only makes gradients of weights: what zero-bubble
-    schedules put off.
+    Attributes:
+        weight: what of ``backward`` only makes gradients of weights: zero-bubble schedules put it
+            off, and collectives hide under it.
+        mixing: what of ``forward`` is attention without its projections.
+        matmuls: what of ``forward`` is matmuls with weights.
     """
 
     forward: FloatArray
     backward: FloatArray
     weight: FloatArray
+    mixing: FloatArray
+    matmuls: FloatArray
 
 
 def layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
     """One layer: its matmuls, attention, and passes over what lies between them.
 
-    Every tensor that autograd keeps is written once and read once in forward; in backward it is
-    read, and its gradient written and read. A backward matmul is two of the forward's size.
+    A matmul's backward is two: ``[m, n] x [n, k]`` for its input, ``[n, m] x [m, k]`` for its
+    weight. Nothing here depends on more than a few axes, so that each distinct shape is looked up
+    once.
     """
-    columns, training, profile = group.columns, group.training, group.profile
-    matmuls = np.zeros(len(group))
-    shapes = Counter(_tp_matmuls(layer.attention, layer.mlp, group.model.hidden_size))
-    for (whole, divided), count in shapes.items():
-        matmuls += count * _matmul_s(whole, divided, group, rate)
-    flops = attention_flops(layer.attention, [training.sequence_length]) / training.sequence_length
-    attention = columns.tokens * flops / columns.tp / rate.matmul_flops_per_s
-    kept = total(layer_tensors(layer, group.model, group.numerics, profile)).on_rank(columns)
-    passes = kept / rate.memory_bytes_per_s
+    few, which = _distinct_shapes(group)
+    time = _layer_time(layer, few, rate)
     return PartTime(
-        forward=_issued(matmuls + attention + 2 * passes, group, rate),
-        backward=_issued(2 * matmuls + FLASH_BACKWARD * attention + 3 * passes, group, rate),
-        weight=matmuls,
+        forward=time.forward[which],
+        backward=time.backward[which],
+        weight=time.weight[which],
+        mixing=time.mixing[which],
+        matmuls=time.matmuls[which],
+    )
+
+
+def _distinct_shapes(group: LayoutGroup) -> tuple[LayoutGroup, IntArray]:
+    """One layout of every distinct shape of computation, and which of them each layout has."""
+    c = group.candidates
+    axes = (c.micro_batch_size, c.tp, c.sp, c.cp, c.ep, c.etp)
+    code = np.zeros(len(group), dtype=np.int64)
+    for axis in axes:
+        code = code * (int(axis.max()) + 1) + axis
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    if len(first) == len(group):
+        return group, np.arange(len(group))[:]
+    some = c.take(first)
+    columns = step_columns(some, group.training, group.profile)
+    return replace(group, candidates=some, columns=columns), which
+
+
+def _layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
+    work = layer_work(layer, group.model.hidden_size)
+    forward, inputs, weights = _matmuls(work, group, rate)
+    passes = layer_passes(layer, work, group)
+    mixing_forward = np.zeros(len(group))
+    mixing_backward = np.zeros(len(group))
+    for mixing in work.mixings:
+        one_way, other_way = (
+            softmax_s(mixing, group, rate)
+            if isinstance(mixing, SoftmaxMixing)
+            else _scan_s(mixing, group, rate)
+        )
+        mixing_forward = mixing_forward + one_way
+        mixing_backward = mixing_backward + other_way
+    casts_forward, casts_backward = _casts_s(work, group, rate)
+    device_forward = (
+        forward + mixing_forward + passes.forward / rate.memory_bytes_per_s + casts_forward
+    )
+    device_backward = (
+        inputs
+        + weights
+        + mixing_backward
+        + passes.backward / rate.memory_bytes_per_s
+        + casts_backward
+    )
+    return PartTime(
+        forward=_issued(device_forward, group, rate),
+        backward=_issued(device_backward, group, rate),
+        weight=weights,
+        mixing=mixing_forward,
+        matmuls=forward,
     )
 
 
@@ -99,14 +127,169 @@ def _issued(device_s: FloatArray, group: LayoutGroup, rate: Rates) -> FloatArray
     return np.maximum(device_s, host_s) if rate.runs_ahead else device_s + host_s
 
 
+# Matmuls
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shape:
+    """One matmul on one rank: ``count`` times [rows, inputs] x [inputs, outputs]."""
+
+    rows: FloatArray
+    inputs: FloatArray
+    outputs: FloatArray
+    count: FloatArray
+
+
+def _shape(matmul: Matmul, group: LayoutGroup) -> _Shape:
+    """Experts of a rank each take an even share of the copies of tokens that come to it."""
+    columns, ones = group.columns, np.ones(len(group))
+    if matmul.experts == 1:
+        cut, rows, count = columns.tp * ones, columns.tokens * ones, ones
+    else:
+        cut = experts_tp(group) * ones
+        count = matmul.experts / group.candidates.ep
+        rows = columns.tokens * matmul.used * cut / columns.tp / count
+        rows = rows * group.training.runtime.expert_imbalance
+    return _Shape(
+        rows=rows,
+        inputs=matmul.inputs / (cut if matmul.split == "row" else ones),
+        outputs=matmul.outputs / (cut if matmul.split == "column" else ones),
+        count=count,
+    )
+
+
+def _matmuls(
+    work: LayerWork, group: LayoutGroup, rate: Rates
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Seconds of forward, of gradients of inputs, of gradients of weights."""
+    totals = np.zeros((3, len(group)))
+    frozen = group.training.adapter is not None
+    for matmul, times in work.matmuls:
+        shape = _shape(matmul, group)
+        seconds = _three_matmuls(shape, group, rate, in_linear=matmul.in_linear)
+        totals += times * shape.count * np.stack(seconds)
+    return totals[0], totals[1], totals[2] * (0.0 if frozen else 1.0)
+
+
+def _three_matmuls(
+    shape: _Shape, group: LayoutGroup, rate: Rates, *, in_linear: bool
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    m, k, n = shape.rows, shape.inputs, shape.outputs
+    moved = (m * k + k * n + m * n) * group.numerics.compute_bytes
+    return (
+        rate.matmul_s(m, n, k, in_linear=in_linear, moved_bytes=moved),
+        rate.matmul_s(m, k, n, in_linear=in_linear, moved_bytes=moved),
+        rate.matmul_s(n, k, m, in_linear=in_linear, moved_bytes=moved),
+    )
+
+
+def _casts_s(work: LayerWork, group: LayoutGroup, rate: Rates) -> tuple[FloatArray, FloatArray]:
+    """Casts to fp8 around matmuls: inputs and weights forward, gradients of outputs backward.
+
+    A weight is cast once a step and used by every micro-batch.
+    """
+    each = cast_bytes(group) / rate.memory_bytes_per_s
+    forward, backward = np.zeros(len(group)), np.zeros(len(group))
+    if each == 0.0:
+        return forward, backward
+    for matmul, times in work.matmuls:
+        if not matmul.in_linear:
+            continue
+        shape = _shape(matmul, group)
+        weights = shape.inputs * shape.outputs / group.columns.micro_batches
+        forward = forward + times * shape.count * (shape.rows * shape.inputs + weights) * each
+        backward = backward + times * shape.count * shape.rows * shape.outputs * each
+    return forward, backward
+
+
+# Mixing
+
+
+def kernel_of(group: LayoutGroup) -> AttentionKernel:
+    """The attention kernel: the job's, else the engine's."""
+    asked = group.training.runtime.attention
+    return group.profile.attention if asked == "auto" else asked
+
+
+def softmax_s(
+    mixing: SoftmaxMixing, group: LayoutGroup, rate: Rates
+) -> tuple[FloatArray, FloatArray]:
+    """Seconds of scores and weighted sum, forward and backward; tp cuts the heads, cp the queries."""
+    columns, length = group.columns, group.training.sequence_length
+    flops = columns.tokens * attention_flops(mixing.block, [length]) / length / columns.tp
+    if kernel_of(group) == "unfused":
+        return _unfused_s(mixing, group, rate)
+    sequences = group.candidates.micro_batch_size * mixing.num_heads / columns.tp
+    reach = np.asarray(length / columns.cp, dtype=np.float64)
+    forward = rate.attention_rate(sequences, reach, mixing.head_dim, kernel_of(group))
+    backward = forward * rate.attention_backward_share
+    return flops / forward, FLASH_BACKWARD * flops / backward
+
+
+def _unfused_s(
+    mixing: SoftmaxMixing, group: LayoutGroup, rate: Rates
+) -> tuple[FloatArray, FloatArray]:
+    """Attention as two matmuls a head over all pairs of tokens, with the scores in memory."""
+    columns, length = group.columns, group.training.sequence_length
+    ones = np.ones(len(group))
+    heads = group.candidates.micro_batch_size * mixing.num_heads / columns.tp
+    queries = length / columns.cp * ones
+    scores = heads * queries * length
+    dim = mixing.head_dim * ones
+    rows = heads * queries
+    matmul = rate.matmul_s(rows, length * ones, dim, in_linear=False) + rate.matmul_s(
+        rows, mixing.value_dim * ones, length * ones, in_linear=False
+    )
+    element = group.numerics.compute_bytes if is_fused(group) else 3 * group.numerics.compute_bytes
+    dropped = group.training.runtime.attention_dropout
+    has_dropout = (group.model.dropout if dropped is None else dropped) > 0
+    forward, backward = (
+        scores * element * (passes + (2 if has_dropout else 0)) for passes in SCORE_PASSES
+    )
+    return (
+        matmul + forward / rate.memory_bytes_per_s,
+        2 * matmul + backward / rate.memory_bytes_per_s,
+    )
+
+
+def _scan_s(mixing: ScanMixing, group: LayoutGroup, rate: Rates) -> tuple[FloatArray, FloatArray]:
+    """A recurrence over tokens by its FLOPs, backward twice forward."""
+    columns, length = group.columns, group.training.sequence_length
+    flops = columns.tokens * attention_flops(mixing.block, [length]) / length / columns.tp
+    forward = flops / (SCAN_SHARE * rate.other.flops_per_s)
+    return forward, 2 * forward
+
+
+# Head and optimizer
+
+
 def head_time(group: LayoutGroup, rate: Rates) -> PartTime:
-    """Output projection and loss; the fp32 logits are passed over four times each way."""
-    model = group.model
-    matmul = _matmul_s(model.hidden_size, model.vocab_size, group, rate)
-    held = float(model.vocab_size * FP32_BYTES)
-    logits = BytesPerToken(whole=held) if group.profile.gathers_logits else BytesPerToken(tp=held)
-    passes = 4 * logits.on_rank(group.columns) / rate.memory_bytes_per_s
-    return PartTime(forward=matmul + passes, backward=2 * matmul + passes, weight=matmul)
+    """Output projection and loss: the logits are passed over as the loss's kernel does."""
+    model, columns, ones = group.model, group.columns, np.ones(len(group))
+    shape = _Shape(
+        rows=columns.tokens * ones,
+        inputs=model.embedding_width * ones,
+        outputs=model.vocab_size / columns.tp,
+        count=ones,
+    )
+    forward, inputs, weights = _three_matmuls(shape, group, rate, in_linear=False)
+    if group.training.adapter is not None:
+        weights = np.zeros(len(group))
+    divided = 1 if group.profile.gathers_logits else columns.tp
+    logits = columns.tokens * model.vocab_size / divided
+    one_way, other_way = LOSS_BYTES[loss_kind(group)]
+    return PartTime(
+        forward=forward + logits * one_way / rate.memory_bytes_per_s,
+        backward=inputs + weights + logits * other_way / rate.memory_bytes_per_s,
+        weight=weights,
+        mixing=np.zeros(len(group)),
+        matmuls=forward,
+    )
+
+
+def loss_kind(group: LayoutGroup) -> str:
+    """How the loss is computed: as the job asks; else compiled code fuses it, and eager does not."""
+    return group.training.runtime.loss or ("fused" if is_fused(group) else "plain")
 
 
 def optimizer_s(
@@ -132,24 +315,3 @@ def optimizer_s(
     )
     bytes_passed = gradients_held * clipped + parameters_stepped * stepped
     return np.asarray(bytes_passed / rate.memory_bytes_per_s)
-
-
-def _tp_matmuls(
-    attention: AttentionSpec, mlp: MlpSpec, hidden_size: int
-) -> tuple[tuple[int, int], ...]:
-    """(dim that is whole, dim that tp divides) of every weight of a layer."""
-    query = attention.num_attention_heads * attention.head_dim
-    key = attention.num_key_value_heads * attention.head_dim
-    return (
-        *((hidden_size, width) for width in (query, key, key, query)),
-        *((hidden_size, mlp.intermediate_size),) * (3 if mlp.gated else 2),
-    )
-
-
-def _matmul_s(whole: int, divided: int, group: LayoutGroup, rate: Rates) -> FloatArray:
-    """Seconds of one matmul: the larger of arithmetic and of moving operands and result once."""
-    share = divided / group.columns.tp
-    flops = 2.0 * group.columns.tokens * whole * share
-    elements = group.columns.tokens * (whole + share) + whole * share
-    moved = elements * group.numerics.compute_bytes
-    return np.asarray(np.maximum(flops / rate.matmul_flops_per_s, moved / rate.memory_bytes_per_s))

@@ -1,7 +1,7 @@
 """Tier 1: memory and step time of every candidate, in closed form."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,11 @@ from meshfit.predict.activations import autocast, cast
 from meshfit.predict.calibration import Calibration, formula_only
 from meshfit.predict.collectives import CollectiveCosts, MeasuredCurves
 from meshfit.predict.columns import step_columns
-from meshfit.predict.compute import rates
+from meshfit.predict.constants import TimeConstants, shipped_constants
 from meshfit.predict.coverage import require_covered
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.memory import rank_memory
+from meshfit.predict.rates import rates
 from meshfit.predict.schedule import Pipeline
 from meshfit.predict.step import EXPOSED_TERMS, OWN_TERMS, TERMS, machine_for, step_terms
 from meshfit.profile import EngineProfile
@@ -48,6 +49,7 @@ class Basis:
     profile: EngineProfile
     calibration: Calibration
     curves: MeasuredCurves | None = None
+    constants: TimeConstants = field(default_factory=shipped_constants)
 
     @property
     def is_cuda(self) -> bool:
@@ -145,12 +147,14 @@ def estimate(
     *,
     calibration: Calibration | None = None,
     curves: MeasuredCurves | None = None,
+    constants: TimeConstants | None = None,
 ) -> Estimates:
     """Memory and step time of every candidate; legality is the rules' business.
 
     Args:
         calibration: corrections and intervals; default: none, and those of the formulas alone.
         curves: measured collectives that go before the formula.
+        constants: of the time model; default: the shipped ones.
 
     Raises:
         InputError: the accelerator has no rate for the precision asked for, or the model has blocks
@@ -164,18 +168,28 @@ def estimate(
         profile=profile,
         calibration=calibration or formula_only(topology, profile.name),
         curves=curves,
+        constants=constants or shipped_constants(),
     )
     count = len(candidates)
     categories = np.zeros((count, len(MEMORY_CATEGORIES)))
     worst_rank = np.zeros(count, dtype=np.int64)
     terms = np.zeros((count, len(TERMS)))
-    rate = rates(topology.accelerator, training.precision.name, basis.calibration.compute.factor)
+    rate = rates(
+        topology.accelerator,
+        training.precision.name,
+        basis.calibration.compute.factor,
+        constants=basis.constants,
+        fp8_recipe=training.runtime.fp8_recipe,
+    )
     costs = CollectiveCosts(
-        topology=topology, curves=curves, factor=basis.calibration.collectives.factor
+        topology=topology,
+        curves=curves,
+        factor=basis.calibration.collectives.factor,
+        constants=basis.constants,
     )
     for rows, group in _groups(candidates, basis):
         categories[rows], worst_rank[rows] = _memory(group)
-        terms[rows] = step_terms(group, machine_for(group, rate, costs))
+        terms[rows] = step_terms(group, machine_for(group, rate, costs, basis.constants))
     terms *= basis.calibration.step_time.factor
     return _with_intervals(categories, worst_rank, terms, candidates, basis)
 

@@ -6,7 +6,7 @@ optimizer. They are the terms of the slowest pipeline rank, so their sum is the 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,22 @@ from numpy.typing import NDArray
 from meshfit.mesh.candidates import CP_METHODS
 from meshfit.predict.collectives import AxisGroup, CollectiveCosts
 from meshfit.predict.columns import strides
-from meshfit.predict.compute import PartTime, Rates, head_time, layer_time, optimizer_s
+from meshfit.predict.compute import (
+    FLASH_BACKWARD,
+    PartTime,
+    Rates,
+    head_time,
+    layer_time,
+    optimizer_s,
+)
+from meshfit.predict.constants import TimeConstants, shipped_constants
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.messages import (
+    BLOCKS_AROUND_EXPERTS,
     BLOCKS_PER_LAYER,
     CONTEXT_PASSES,
     boundary_bytes,
+    dispatched_bytes,
     gathered_parameters_bytes,
     gradients_bytes,
     heads_bytes,
@@ -29,7 +39,10 @@ from meshfit.predict.messages import (
     updated_parameters_bytes,
 )
 from meshfit.predict.parameters import ends_parameters, layer_parameters, on_rank, rank_parameters
+from meshfit.predict.recompute import recomputed_s, recomputed_share
 from meshfit.predict.schedule import RankShape, bubble_s
+from meshfit.predict.tables.chips import CHIPS
+from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.model import LayerSpec
 
 FloatArray = NDArray[np.float64]
@@ -47,9 +60,10 @@ EXPOSED_TERMS: tuple[str, ...] = (
     "all_reduce.dp_shard",
     "broadcast.dp_shard",
     "all_reduce.dp_replicate",
+    "all_to_all.ep",
     "send_recv.pp",
 )
-OWN_TERMS: tuple[str, ...] = ("compute", "recompute", "bubble", "optimizer")
+OWN_TERMS: tuple[str, ...] = ("compute", "recompute", "bubble", "optimizer", "other")
 TERMS: tuple[str, ...] = (*OWN_TERMS, *EXPOSED_TERMS)
 
 Terms = dict[str, FloatArray]
@@ -66,6 +80,7 @@ class Axes:
     tp: AxisGroup
     cp: AxisGroup
     pp: AxisGroup
+    ep: AxisGroup
     states: AxisGroup
     replicas: AxisGroup
     gradients: AxisGroup
@@ -75,13 +90,20 @@ class Axes:
 class Machine:
     """What a group of layouts runs on.
 
-    ``overlap`` is the share of computation under which communication can hide.
+    Attributes:
+        overlap: share of computation under which communication can hide.
+        contention: computation lost beside hidden communication, as a share of the latter's time.
+        tensor_overlap: share of a tensor-parallel collective that hides when it is cut into pieces.
+        straggling: by how much a step grows with each doubling of hosts.
     """
 
     rates: Rates
     costs: CollectiveCosts
     overlap: float
     axes: Axes
+    contention: float = 0.0
+    tensor_overlap: float = 0.0
+    straggling: float = 0.0
 
 
 def place_axes(group: LayoutGroup, costs: CollectiveCosts) -> Axes:
@@ -93,6 +115,7 @@ def place_axes(group: LayoutGroup, costs: CollectiveCosts) -> Axes:
         tp=costs.place(columns.tp, apart["tp"]),
         cp=costs.place(columns.cp, apart["cp"]),
         pp=costs.place(columns.pp, apart["pp"]),
+        ep=costs.place(group.candidates.ep, _expert_stride(group, apart)),
         states=costs.place(columns.state_shard, sharding),
         replicas=costs.place(
             columns.replicas, np.where(columns.shards_optimizer, apart["dp_replicate"], all_data)
@@ -101,14 +124,40 @@ def place_axes(group: LayoutGroup, costs: CollectiveCosts) -> Axes:
     )
 
 
-def machine_for(group: LayoutGroup, rates: Rates, costs: CollectiveCosts) -> Machine:
-    """The machine as ``group`` sees it. CPU ranks hide nothing: they carry out collectives too."""
-    is_cuda = costs.topology.accelerator.device_type == "cuda"
+def _expert_stride(group: LayoutGroup, apart: Mapping[str, IntArray]) -> IntArray:
+    """Expert-parallel ranks are neighbours inside dp_shard x cp x tp, whole experts of them."""
+    c = group.candidates
+    inner = np.minimum(np.minimum(apart["dp_shard"], apart["cp"]), apart["tp"])
+    if "tp" not in group.profile.expert_fold:
+        inner = np.minimum(apart["dp_shard"], apart["cp"])
+    return np.asarray(inner * c.etp)
+
+
+def machine_for(
+    group: LayoutGroup,
+    rates: Rates,
+    costs: CollectiveCosts,
+    constants: TimeConstants | None = None,
+) -> Machine:
+    """The machine as ``group`` sees it. CPU ranks hide nothing: they carry out collectives too.
+
+    What is known of real steps holds for accelerators of the catalogue; on others nothing is lost.
+    """
+    accelerator = costs.topology.accelerator
+    axes = place_axes(group, costs)
+    if accelerator.name not in CHIPS:
+        is_cuda = accelerator.device_type == "cuda"
+        overlap = group.profile.overlap_fraction if is_cuda else 0.0
+        return Machine(rates=rates, costs=costs, overlap=overlap, axes=axes)
+    known = constants or shipped_constants()
     return Machine(
         rates=rates,
         costs=costs,
-        overlap=group.profile.overlap_fraction if is_cuda else 0.0,
-        axes=place_axes(group, costs),
+        overlap=group.profile.overlap_fraction * known["overlap.data"],
+        axes=axes,
+        contention=known["contention"],
+        tensor_overlap=known["overlap.tensor"],
+        straggling=known["straggler.per_octave"],
     )
 
 
@@ -131,7 +180,17 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
     terms[:, TERMS.index("bubble")] = bubble_s(
         group.pipeline, slowest_s, counts @ each, micro_batches
     )
+    terms[:, TERMS.index("other")] = (
+        terms.sum(axis=1) * machine.straggling * _octaves(group, machine)
+    )
     return terms
+
+
+def _octaves(group: LayoutGroup, machine: Machine) -> FloatArray:
+    """Doublings from one host to those that a layout uses."""
+    c = group.candidates
+    ranks = c.pp * c.dp_replicate * c.dp_shard * c.cp * c.tp
+    return np.log2(np.maximum(1.0, ranks / machine.costs.topology.gpus_per_host))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,19 +243,61 @@ def _add(terms: Terms, more: Mapping[str, FloatArray], factor: float | FloatArra
 def layer_cost(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> LayerCost:
     """What one layer takes, for every layout of ``group``."""
     parameters = on_rank(layer_parameters(kind, group.model), group.columns.tp)
-    recompute = group.columns.recompute
     time = layer_time(kind, group, machine.rates)
     blocks = _between_blocks(group, machine, exchanges=BLOCKS_PER_LAYER)
-    context_forward, context_backward = _context_exchange(kind, group, machine)
+    forward = {name: seconds * _in_pieces(group, machine) for name, seconds in blocks.items()}
+    experts = _expert_exchange(kind, group, machine)
+    context_forward, context_backward = _context_exchange(kind, group, machine, time)
+    share = recomputed_share(group)
     return LayerCost(
         time=time,
-        recomputed=np.where(recompute, time.forward, 0.0),
-        forward={**blocks, **context_forward},
-        backward={**blocks, **context_backward},
-        again={name: np.where(recompute, seconds, 0.0) for name, seconds in blocks.items()},
+        recomputed=recomputed_s(group, time),
+        forward={**forward, **experts, **context_forward},
+        backward={
+            **_under_weight_gradients(blocks, time, group, machine),
+            **experts,
+            **context_backward,
+        },
+        again={name: share * seconds for name, seconds in {**forward, **experts}.items()},
         gather=gather_s(parameters, group, machine),
         reduce=reduce_s(parameters, group, machine),
     )
+
+
+def _in_pieces(group: LayoutGroup, machine: Machine) -> float:
+    """What is left exposed of a tensor-parallel collective that matmuls take piece by piece."""
+    is_cut = group.training.runtime.overlap_tensor_parallel
+    return 1.0 - machine.tensor_overlap if is_cut else 1.0
+
+
+def _under_weight_gradients(
+    blocks: Terms, time: PartTime, group: LayoutGroup, machine: Machine
+) -> Terms:
+    """Tensor-parallel collectives of backward as far as they show.
+
+    A column-parallel linear sends the gradient of its input while it computes that of its weight
+    (Megatron-LM, ``core/tensor_parallel/layers.py``): an all_reduce, or under sequence parallelism
+    a reduce_scatter; the all_gather before it has nothing to hide under. Half of a layer's weights
+    are column-parallel.
+    """
+    left = _in_pieces(group, machine)
+    if not group.profile.hides_tensor_parallel_backward:
+        return {name: left * seconds for name, seconds in blocks.items()}
+    room = machine.overlap * time.weight / 2
+    return {
+        name: left * seconds if name == "all_gather.tp" else np.maximum(0.0, seconds - room)
+        for name, seconds in blocks.items()
+    }
+
+
+def _expert_exchange(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> Terms:
+    """Dispatch and combine around the experts of a layer, one way."""
+    if machine.axes.ep.is_single or kind.moe is None:
+        return {}
+    size = dispatched_bytes(kind.moe, group)
+    seconds = machine.costs.seconds("all_to_all", size, machine.axes.ep)
+    imbalance = group.training.runtime.expert_imbalance
+    return {"all_to_all.ep": BLOCKS_AROUND_EXPERTS * imbalance * seconds}
 
 
 def _rank(
@@ -217,7 +318,7 @@ def _rank(
         for exposed in head_exchange(group, machine):
             _add(each, exposed)
     _add(each, _pipeline_exchange(shape, group, machine))
-    sharding, once = _sharding(shape, layers, compute, group, machine)
+    sharding, once = _sharding(shape, layers, compute, each["recompute"], group, machine)
     _add(each, sharding)
     _add(once, _replication(shape, compute, sharding, group, machine))
     parameters = on_rank(rank_parameters(shape, group.model), columns.tp)
@@ -236,12 +337,15 @@ def _compute(
     parts = [(layers[kind].time, count) for kind, count in _layers(shape)]
     if shape.chunks[-1].has_head:
         parts.append((head_time(group, machine.rates), 1))
-    forward, backward, weight = (np.zeros(len(group)) for _ in range(3))
-    for part, count in parts:
-        forward += count * part.forward
-        backward += count * part.backward
-        weight += count * part.weight
-    return PartTime(forward=forward, backward=backward, weight=weight)
+    return PartTime(
+        **{
+            field.name: sum(
+                (count * getattr(part, field.name) for part, count in parts),
+                start=np.zeros(len(group)),
+            )
+            for field in fields(PartTime)
+        }
+    )
 
 
 def _between_blocks(group: LayoutGroup, machine: Machine, exchanges: int) -> Terms:
@@ -283,13 +387,16 @@ def head_exchange(group: LayoutGroup, machine: Machine) -> tuple[Terms, Terms]:
     return {"all_gather.tp": gathered}, half
 
 
-def _context_exchange(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> tuple[Terms, Terms]:
+def _context_exchange(
+    kind: LayerSpec, group: LayoutGroup, machine: Machine, time: PartTime
+) -> tuple[Terms, Terms]:
     """Keys and values (or, for all_to_all, heads) of one layer, forward and backward.
 
     ring and all_gather move k and v once forward and twice backward (again, and their gradients);
-    all_to_all moves q, k, v and the output once each way. The ring is taken as exposed too.
+    all_to_all moves q, k, v and the output once each way. A ring sends the next keys while it
+    computes on the last ones, all but the first.
     """
-    if machine.axes.cp.is_single:
+    if machine.axes.cp.is_single or kind.find(AttentionSpec) is None:
         return {}, {}
     costs, ranks = machine.costs, machine.axes.cp
     gathered_s = costs.seconds("all_gather", keys_bytes(kind, group), ranks)
@@ -297,16 +404,27 @@ def _context_exchange(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> 
     method = group.candidates.cp_method
     is_exchange = method == CP_METHODS.index("all_to_all")
     is_gather = method == CP_METHODS.index("all_gather")
+    ring = np.where(is_exchange | is_gather, 0.0, gathered_s)
     once = {
         "all_to_all.cp": np.where(is_exchange, exchange_s, 0.0),
         "all_gather.cp": np.where(is_gather, gathered_s, 0.0),
-        "send_recv.cp": np.where(is_exchange | is_gather, 0.0, gathered_s),
     }
     backward = {
         name: (CONTEXT_PASSES[name.removesuffix(".cp")] - 1) * seconds
         for name, seconds in once.items()
     }
+    room = machine.overlap * (1 - 1 / group.columns.cp) * time.mixing
+    again = CONTEXT_PASSES["send_recv"] - 1
+    once["send_recv.cp"] = _shown(ring, room, machine)
+    backward["send_recv.cp"] = _shown(again * ring, FLASH_BACKWARD * room, machine)
     return once, backward
+
+
+def _shown(seconds: FloatArray, room: FloatArray, machine: Machine) -> FloatArray:
+    """What communication costs with ``room`` seconds of computation beside it: what sticks out, and
+    what that computation loses to it."""
+    exposed = np.maximum(0.0, seconds - room)
+    return np.asarray(exposed + machine.contention * (seconds - exposed))
 
 
 def _pipeline_exchange(shape: RankShape, group: LayoutGroup, machine: Machine) -> Terms:
@@ -314,7 +432,9 @@ def _pipeline_exchange(shape: RankShape, group: LayoutGroup, machine: Machine) -
     if machine.axes.pp.is_single:
         return {}
     received = sum((not chunk.has_embedding) + (not chunk.has_head) for chunk in shape.chunks)
-    return {"send_recv.pp": received * boundary_s(group, machine)}
+    hidden = group.pipeline.vpp > 1 and group.profile.hides_pipeline_exchange
+    left = machine.contention if hidden else 1.0
+    return {"send_recv.pp": left * received * boundary_s(group, machine)}
 
 
 def boundary_s(group: LayoutGroup, machine: Machine) -> FloatArray:
@@ -336,10 +456,11 @@ def reduce_s(parameters: FloatArray, group: LayoutGroup, machine: Machine) -> Fl
     return np.where(group.columns.shards_parameters, seconds, 0.0)
 
 
-def _sharding(
+def _sharding(  # noqa: PLR0917  (one argument a thing that hides or is hidden)
     shape: RankShape,
     layers: Mapping[LayerSpec, LayerCost],
     compute: PartTime,
+    recomputed: FloatArray,
     group: LayoutGroup,
     machine: Machine,
 ) -> tuple[Terms, Terms]:
@@ -361,7 +482,8 @@ def _sharding(
     first_gather = pairs[0][0].gather if pairs else gathers
     last_reduce = pairs[0][0].reduce if pairs else reduces
 
-    forward = root_gather + np.maximum(first_gather, gathers - overlap * compute.forward)
+    room = overlap * compute.forward
+    forward = root_gather + np.maximum(first_gather, _shown(gathers, room, machine))
     gathers_again = np.where(columns.frees_after_forward, gathers, 0.0)
     reduces_now = np.where(columns.keeps_gradients, 0.0, reduces)
     root_now = np.where(columns.keeps_gradients, 0.0, root_reduce)
@@ -369,7 +491,8 @@ def _sharding(
         columns.keeps_gradients, 0.0, last_reduce
     )
     in_backward = gathers_again + reduces_now
-    exposed = np.maximum(unhidden, in_backward - overlap * compute.backward)
+    room = overlap * (compute.backward + recomputed)
+    exposed = np.maximum(unhidden, _shown(in_backward, room, machine))
     share = np.divide(exposed, in_backward, out=np.zeros_like(exposed), where=in_backward > 0)
 
     gathered_once = columns.keeps_gradients & ~columns.frees_after_forward & (columns.pp > 1)
@@ -391,29 +514,56 @@ def _replication(
     group: LayoutGroup,
     machine: Machine,
 ) -> Terms:
-    """Gradients summed over replicas once a step, and what ZeRO-1 sends after its update.
+    """Gradients summed over replicas once a step, and what stage 1 sends after its update.
 
-    The sum hides under the last micro-batch's backward, less what the shards' own communication
-    has hidden there already; in a pipeline it comes after everything.
+    Sums hide under the last micro-batch's backward, less what the shards' own communication has
+    hidden there already, and gathers of what was updated under the first one's forward, where the
+    engine does so. Through FSDP2 in a pipeline the sum comes after everything.
     """
-    columns, costs = group.columns, machine.costs
+    columns, costs, axes = group.columns, machine.costs, machine.axes
     parameters = on_rank(rank_parameters(shape, group.model), columns.tp)
     held = parameters / np.where(columns.shards_parameters, columns.state_shard, 1)
-    size_bytes = gradients_bytes(held, group)
-    over_replicas = costs.seconds("all_reduce", size_bytes, machine.axes.replicas)
-    over_all = costs.seconds("all_reduce", size_bytes, machine.axes.gradients)
     is_zero1 = columns.shards_optimizer & ~columns.shards_parameters
     layers = max(1, sum(chunk.num_layers for chunk in shape.chunks))
-    room = np.where(columns.pp > 1, 0.0, machine.overlap * compute.backward)
+    room = np.where(
+        columns.through_fsdp & (columns.pp > 1), 0.0, machine.overlap * compute.backward
+    )
     room = np.where(columns.shards_parameters, room / 2, room)
+    room = room if _overlaps_gradients(group) else np.zeros(len(group))
+    room_of_update = machine.overlap * compute.forward * _overlaps_parameters(group)
 
-    def exposed(seconds: FloatArray) -> FloatArray:
-        return np.maximum(seconds / layers, seconds - room)
+    def exposed(seconds: FloatArray, room: FloatArray) -> FloatArray:
+        return np.maximum(seconds / layers, _shown(seconds, room, machine))
 
-    update_bytes = updated_parameters_bytes(parameters, group)
-    update = costs.seconds("broadcast", update_bytes, machine.axes.states)
+    gradients = gradients_bytes(held, group)
+    update = updated_parameters_bytes(parameters, group)
+    over_replicas = costs.seconds("all_reduce", gradients, axes.replicas)
+    if not group.profile.scatters_gradients:
+        over_all = costs.seconds("all_reduce", gradients, axes.gradients)
+        sent = costs.seconds("broadcast", update, axes.states)
+        return {
+            "all_reduce.dp_replicate": np.where(is_zero1, 0.0, exposed(over_replicas, room)),
+            "all_reduce.dp_shard": np.where(is_zero1, exposed(over_all, room), 0.0),
+            "broadcast.dp_shard": np.where(is_zero1, sent, 0.0),
+        }
+    scattered = costs.seconds("reduce_scatter", gradients, axes.states)
+    shares = np.where(is_zero1, columns.state_shard, 1)
+    over_replicas = costs.seconds("all_reduce", gradients / shares, axes.replicas)
+    gathered = costs.seconds(
+        "all_gather", gathered_parameters_bytes(parameters, group), axes.states
+    )
     return {
-        "all_reduce.dp_replicate": np.where(is_zero1, 0.0, exposed(over_replicas)),
-        "all_reduce.dp_shard": np.where(is_zero1, exposed(over_all), 0.0),
-        "broadcast.dp_shard": np.where(is_zero1, update, 0.0),
+        "all_reduce.dp_replicate": exposed(over_replicas, room),
+        "reduce_scatter.dp_shard": np.where(is_zero1, exposed(scattered, room), 0.0),
+        "all_gather.dp_shard": np.where(is_zero1, exposed(gathered, room_of_update), 0.0),
     }
+
+
+def _overlaps_gradients(group: LayoutGroup) -> bool:
+    asked = group.training.runtime.overlap_gradients
+    return group.profile.overlaps_gradients if asked is None else asked
+
+
+def _overlaps_parameters(group: LayoutGroup) -> bool:
+    asked = group.training.runtime.overlap_parameters
+    return group.profile.overlaps_parameters if asked is None else asked

@@ -7,7 +7,9 @@ PrecisionName = Literal["fp32", "bf16_mixed", "fp16_mixed", "fp8_mixed", "bf16"]
 MatmulType = Literal["fp32", "bf16", "fp16", "fp8"]
 Fp8Recipe = Literal["delayed", "tensorwise", "rowwise", "blockwise", "mxfp8"]
 OptimizerName = Literal["adamw", "adamw_8bit", "sgd", "muon"]
-AttentionKernel = Literal["auto", "flash", "cudnn", "unfused"]
+AttentionKernel = Literal["auto", "flash1", "flash", "cudnn", "unfused"]
+"""``flash1``, ``flash``: FlashAttention of the first and the second version; ``cudnn``: the fastest
+fused kernel there is (FlashAttention 3 on Hopper)."""
 LossKind = Literal["plain", "fused", "chunked"]
 Allocator = Literal["default", "expandable"]
 
@@ -95,6 +97,7 @@ class RuntimeSpec:
             matmul itself.
         bucket_bytes: of a data-parallel bucket.
         communication_sms: share of the accelerator that communication kernels take, 0-1.
+        expert_imbalance: tokens of the fullest expert-parallel rank over an even share.
     """
 
     compile: bool | None = None
@@ -111,6 +114,7 @@ class RuntimeSpec:
     fused_gradient_accumulation: bool | None = None
     bucket_bytes: int | None = None
     communication_sms: float | None = None
+    expert_imbalance: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,5 +136,13 @@ MEGATRON = EngineProfile(
     expert_fold=("dp_replicate", "dp_shard", "cp", "tp"),
     vocabulary_multiple=128,
     vocabulary_multiple_per_rank=True,
+    gathers_logits=False,
+    saves_gathered_inputs=False,
+    fused_layers=True,
+    attention="cudnn",
+    hides_tensor_parallel_backward=True,
+    hides_pipeline_exchange=True,
+    scatters_gradients=True,
+    overlaps_gradients=False,
     option_names=OPTION_NAMES,
 )
