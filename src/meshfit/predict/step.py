@@ -303,9 +303,8 @@ def _expert_exchange(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> T
 def _rank(
     shape: RankShape, layers: Mapping[LayerSpec, LayerCost], group: LayoutGroup, machine: Machine
 ) -> _Rank:
-    columns = group.columns
     each: Terms = {}
-    compute = _compute(shape, layers, group, machine)
+    compute = rank_compute(shape, layers, group, machine)
     each["compute"] = compute.forward + compute.backward
     for kind, count in _layers(shape):
         layer = layers[kind]
@@ -320,20 +319,14 @@ def _rank(
     _add(each, _pipeline_exchange(shape, group, machine))
     sharding, once = _sharding(shape, layers, compute, each["recompute"], group, machine)
     _add(each, sharding)
-    _add(once, _replication(shape, compute, sharding, group, machine))
-    parameters = on_rank(rank_parameters(shape, group.model), columns.tp)
-    once["optimizer"] = optimizer_s(
-        parameters / np.where(columns.shards_optimizer, columns.state_shard, 1),
-        parameters / np.where(columns.shards_parameters, columns.state_shard, 1),
-        group.training,
-        machine.rates,
-    )
+    _add(once, after_backward(shape, compute, group, machine))
     return _Rank(per_micro_batch=each, once=once)
 
 
-def _compute(
+def rank_compute(
     shape: RankShape, layers: Mapping[LayerSpec, LayerCost], group: LayoutGroup, machine: Machine
 ) -> PartTime:
+    """Computation of one micro-batch on a rank: its layers and its head."""
     parts = [(layers[kind].time, count) for kind, count in _layers(shape)]
     if shape.chunks[-1].has_head:
         parts.append((head_time(group, machine.rates), 1))
@@ -507,10 +500,26 @@ def _sharding(  # noqa: PLR0917  (one argument a thing that hides or is hidden)
     return per_micro_batch, once
 
 
+def after_backward(
+    shape: RankShape, compute: PartTime, group: LayoutGroup, machine: Machine
+) -> Terms:
+    """What a rank does once a step after its last backward: sums over replicas as far as they show,
+    the optimizer, and sending what it updated."""
+    columns = group.columns
+    parameters = on_rank(rank_parameters(shape, group.model), columns.tp)
+    terms = _replication(shape, compute, group, machine)
+    terms["optimizer"] = optimizer_s(
+        parameters / np.where(columns.shards_optimizer, columns.state_shard, 1),
+        parameters / np.where(columns.shards_parameters, columns.state_shard, 1),
+        group.training,
+        machine.rates,
+    )
+    return terms
+
+
 def _replication(
     shape: RankShape,
     compute: PartTime,
-    sharding: Mapping[str, FloatArray],
     group: LayoutGroup,
     machine: Machine,
 ) -> Terms:
