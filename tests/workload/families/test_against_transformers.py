@@ -82,6 +82,11 @@ OTHERS = {
         "aria_text", moe_num_experts=6, moe_topk=2, moe_num_shared_experts=3, mlp_bias=True
     ),
     "arcee": decoder("arcee", mlp_bias=True),
+    "bailing_hybrid": decoder(
+        "bailing_hybrid", **{**LATENT, "q_lora_rank": None}, num_hidden_layers=4, num_experts=6,
+        num_experts_per_token=2, num_shared_experts=2, moe_intermediate_size=24, head_dim=6,
+        layer_group_size=2, num_nextn_predict_layers=1, pad_token_id=0,
+    ),
     "bamba": decoder("bamba", attn_layer_indices=[1], **MAMBA2),
     "bamba, biases": decoder(
         "bamba", attn_layer_indices=[0], attention_bias=True, mlp_bias=True, mamba_proj_bias=True,
@@ -92,6 +97,11 @@ OTHERS = {
     "codegen": {"model_type": "codegen", **GPT2, "rotary_dim": 4, "n_inner": None},
     "cohere": decoder("cohere"),
     "cohere2": decoder("cohere2", attention_bias=True, tie_word_embeddings=False),
+    "cohere2_moe": decoder("cohere2_moe", **EXPERTS, num_hidden_layers=5),
+    "cohere2_moe, dense in front": decoder(
+        "cohere2_moe", **EXPERTS, num_hidden_layers=5, first_k_dense_replace=2,
+        prefix_dense_intermediate_size=20, num_shared_experts=2,
+    ),
     "cwm": decoder("cwm", head_dim=16, num_hidden_layers=5),
     "deepseek_v2": decoder("deepseek_v2", **LATENT, **EXPERTS, first_k_dense_replace=1),
     "deepseek_v2, full queries": decoder(
@@ -148,6 +158,11 @@ OTHERS = {
             "vision_use_head": False,
         },
     },
+    "gemma3n_text": decoder(
+        "gemma3n_text", num_hidden_layers=6, num_kv_shared_layers=1, head_dim=8,
+        intermediate_size=[48, 48, 40, 40, 40, 40], vocab_size_per_layer_input=20,
+        hidden_size_per_layer_input=6, laurel_rank=5, altup_num_inputs=3,
+    ),
     "gemma4_text": decoder(
         "gemma4_text", num_hidden_layers=8, num_kv_shared_layers=2, use_double_wide_mlp=True,
         hidden_size_per_layer_input=6, vocab_size_per_layer_input=20, head_dim=8,
@@ -282,6 +297,10 @@ OTHERS = {
     "mpt": {
         "model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_heads": 4, "n_layers": 3,
     },
+    "mt5": {
+        "model_type": "mt5", "vocab_size": 96, "d_model": 32, "d_kv": 6, "d_ff": 40, "num_layers": 3,
+        "num_heads": 4, "tie_word_embeddings": False,
+    },
     "nanochat": decoder("nanochat"),
     "nemotron": decoder("nemotron", attention_bias=True, mlp_bias=True),
     "nemotron_h": decoder(
@@ -297,6 +316,11 @@ OTHERS = {
     "olmo": decoder("olmo"),
     "olmo2": decoder("olmo2", attention_bias=True),
     "olmo3": decoder("olmo3", num_hidden_layers=4),
+    "olmo_hybrid": decoder("olmo_hybrid", num_hidden_layers=4, pad_token_id=0),
+    "olmo_hybrid, own sizes": decoder(
+        "olmo_hybrid", num_hidden_layers=3, pad_token_id=0, linear_num_key_heads=2, linear_num_value_heads=4,
+        linear_key_head_dim=6, linear_value_head_dim=10, linear_conv_kernel_dim=3,
+    ),
     "olmoe": decoder("olmoe", **EXPERTS),
     "opt": {
         "model_type": "opt", "vocab_size": 96, "hidden_size": 32, "num_attention_heads": 4,
@@ -354,6 +378,7 @@ OTHERS = {
     },
     "sarvam_mla": decoder("sarvam_mla", **{**LATENT, "q_lora_rank": None}, **EXPERTS),
     "sarvam_moe": decoder("sarvam_moe", **EXPERTS, head_dim=16, n_shared_experts=2),
+    "recurrent_gemma": decoder("recurrent_gemma", lru_width=24, num_hidden_layers=4),
     "seed_oss": decoder("seed_oss", head_dim=16, attention_out_bias=True),
     "smollm3": decoder("smollm3", pad_token_id=0),
     "solar_open": decoder("solar_open", **EXPERTS, head_dim=16),
@@ -363,6 +388,10 @@ OTHERS = {
     "t5": {
         "model_type": "t5", "vocab_size": 96, "d_model": 32, "d_kv": 6, "d_ff": 40, "num_layers": 3,
         "num_decoder_layers": 2, "num_heads": 4, "feed_forward_proj": "gated-gelu",
+    },
+    "umt5": {
+        "model_type": "umt5", "vocab_size": 96, "d_model": 32, "d_kv": 6, "d_ff": 40,
+        "num_layers": 3, "num_decoder_layers": 2, "num_heads": 4,
     },
     "vaultgemma": decoder("vaultgemma"),
     "youtu": decoder("youtu", **LATENT),

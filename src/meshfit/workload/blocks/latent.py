@@ -36,6 +36,7 @@ class LatentAttentionSpec(Block):
         kv_lora_rank: width of the latent that keys and values come from.
         qk_nope_head_dim, qk_rope_head_dim: width of a head's part without and with rotation; the
             rotated key is one for all heads.
+        head_gate: a gate a head on the output, from a projection of its own (Ling 2.5).
         bias: on the projections into the latents and out of the heads.
         indexer: of sparse attention; None: a query sees every key before it.
         shares_selection: reuses the keys that an earlier layer's indexer chose.
@@ -48,6 +49,7 @@ class LatentAttentionSpec(Block):
     v_head_dim: int
     q_lora_rank: int | None = None
     bias: bool = False
+    head_gate: bool = False
     indexer: IndexerSpec | None = None
     shares_selection: bool = False
 
@@ -71,6 +73,7 @@ class LatentAttentionSpec(Block):
             *norm("kv_a_layernorm", rank),
             *linear("kv_b_proj", rank, expanded, split="column"),
             *linear("o_proj", heads * self.v_head_dim, hidden_size, bias=self.bias, split="row"),
+            *(linear("g_proj", hidden_size, heads, split="column") if self.head_gate else ()),
             *self._indexer_tensors(hidden_size),
         )
 

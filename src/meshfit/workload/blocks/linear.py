@@ -161,3 +161,47 @@ class LightningAttentionSpec(Block):
     @property
     def formula(self) -> str:
         return "lightning attention as a recurrence: 5 x heads x head_dim^2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedRecurrenceSpec(Block):
+    """Griffin's recurrent block (arXiv 2402.19427): a short convolution and a real-gated linear
+    recurrence of ``width`` channels; its two gates are block-diagonal with ``num_blocks`` blocks."""
+
+    width: int
+    num_blocks: int
+    conv_kernel: int
+    state_element_bytes: int = 4
+
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        block = self.width // self.num_blocks
+        gates = tuple(
+            tensor
+            for name in ("input_gate", "recurrent_gate")
+            for tensor in linear(f"rg_lru.{name}", block, self.width, bias=True)
+        )
+        return (
+            *linear("linear_y", hidden_size, self.width, bias=True),
+            *linear("linear_x", hidden_size, self.width, bias=True),
+            *linear("linear_out", self.width, hidden_size, bias=True),
+            Tensor(
+                name="conv_1d.weight", shape=(self.width, 1, self.conv_kernel), role="convolution"
+            ),
+            vector("conv_1d.bias", self.width),
+            vector("rg_lru.recurrent_param", self.width),
+            *gates,
+        )
+
+    def token_mixing_flops(self, length: int, *, causal: bool = True) -> int:
+        """The recurrence: 4 x width a token (decay 1, input scaled by two gates 2, sum 1)."""
+        return 4 * self.width * length
+
+    @property
+    def state_bytes(self) -> int:
+        """The state of every channel, and the inputs that the convolution still needs."""
+        kept = self.width * (self.conv_kernel - 1)
+        return self.width * self.state_element_bytes + kept * ELEMENT_BYTES
+
+    @property
+    def formula(self) -> str:
+        return "gated linear recurrence: 4 x width"

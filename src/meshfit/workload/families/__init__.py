@@ -17,12 +17,15 @@ from typing import Any
 from meshfit.errors import InputError, nearest_name
 from meshfit.workload.counts import total_parameters
 from meshfit.workload.families import (
+    bailing,
     bitnet,
+    cohere,
     deepseek,
     deepseek_v4,
     ernie,
     falcon,
     gemma,
+    gemma3n,
     gemma4,
     glm_moe,
     gpt2,
@@ -45,12 +48,14 @@ from meshfit.workload.families import (
     mpt,
     nemotron,
     nemotron_h,
+    olmo_hybrid,
     opt,
     qwen2,
     qwen2_vision,
     qwen3,
     qwen_linear,
     qwen_vision,
+    recurrent_gemma,
     stablelm,
     t5,
 )
@@ -108,7 +113,12 @@ _TABLES = (
 
 FAMILIES: Mapping[str, Reader] = {
     **{family.model_type: family.read for family in _TABLES},
+    "bailing_hybrid": bailing.read,
     "bamba": hybrid.read_bamba,
+    "cohere2_moe": cohere.read_moe,
+    "gemma3n_text": gemma3n.read_text,
+    "olmo_hybrid": olmo_hybrid.read,
+    "recurrent_gemma": recurrent_gemma.read,
     "bitnet": bitnet.read,
     "bloom": bloom_family.read,
     "codegen": gptj.read,
@@ -164,7 +174,9 @@ FAMILIES: Mapping[str, Reader] = {
     "qwen3_vl_moe_text": qwen_vision.read_moe_text,
     "qwen3_vl_text": qwen_vision.read_text,
     "stablelm": stablelm.read,
+    "mt5": t5.read_mt5,
     "t5": t5.read,
+    "umt5": t5.read_umt5,
 }
 """``model_type`` -> reader of its configs."""
 
