@@ -106,6 +106,8 @@ def _attention_kernel(row: TruthRow) -> AttentionKernel:
     text = row.text("attn").lower()
     if "unfused" in text or text.startswith(("local", "no flash")):
         return "unfused"  # Megatron-Core's local attention has no fused kernel
+    if "flash" in text and "v1" in text:
+        return "flash1"
     if "flash" in text:
         return "flash"
     return "cudnn" if "cudnn" in text else "auto"
