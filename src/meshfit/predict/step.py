@@ -180,17 +180,16 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
     terms[:, TERMS.index("bubble")] = bubble_s(
         group.pipeline, slowest_s, counts @ each, micro_batches
     )
-    terms[:, TERMS.index("other")] = (
-        terms.sum(axis=1) * machine.straggling * _octaves(group, machine)
-    )
+    terms[:, TERMS.index("other")] = terms.sum(axis=1) * straggling_share(group, machine)
     return terms
 
 
-def _octaves(group: LayoutGroup, machine: Machine) -> FloatArray:
-    """Doublings from one host to those that a layout uses."""
+def straggling_share(group: LayoutGroup, machine: Machine) -> FloatArray:
+    """What stragglers add to a step, as a share of it, with each doubling from one host on."""
     c = group.candidates
     ranks = c.pp * c.dp_replicate * c.dp_shard * c.cp * c.tp
-    return np.log2(np.maximum(1.0, ranks / machine.costs.topology.gpus_per_host))
+    octaves = np.log2(np.maximum(1.0, ranks / machine.costs.topology.gpus_per_host))
+    return np.asarray(machine.straggling * octaves)
 
 
 @dataclass(frozen=True, kw_only=True)
