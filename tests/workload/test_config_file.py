@@ -48,7 +48,7 @@ def test_a_wrapped_config_is_unwrapped_only_when_the_top_level_is_no_config(tmp_
         (b'{"a": "\xff\xfe"}', r"not text in utf-8 at byte 7"),
         (b"[" * 200_000, r"nested too deeply"),
         (b'{"a":' * 200_000, r"nested too deeply"),
-        (b'{"vocab_size": ' + b"9" * 5000 + b"}", r"not a model config"),
+        (b'{"vocab_size": ' + b"9" * 5000 + b"}", r"more than 4300 digits"),
     ],
 )
 def test_what_is_no_config_is_refused_with_the_place(tmp_path, content, message):
@@ -86,3 +86,19 @@ def test_random_bytes_give_a_mapping_or_an_input_error(tmp_path, content):
         assert isinstance(read_config(file), dict)
     except InputError as error:
         assert str(file) in str(error)
+
+
+def test_a_key_twice_with_different_values_is_refused_and_with_one_value_is_not(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "llama", "hidden_size": 64, "hidden_size": 128}')
+    with pytest.raises(InputError, match="'hidden_size' stands there twice with different values"):
+        read_config(file)
+    file.write_text('{"text_config": {"hidden_size": 64, "hidden_size": 64}}')
+    assert read_config(file) == {"text_config": {"hidden_size": 64}}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_the_encodings_of_json_are_read(tmp_path, encoding):
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "gpt2"}', encoding=encoding)
+    assert read_config(file) == {"model_type": "gpt2"}

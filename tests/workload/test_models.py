@@ -5,6 +5,7 @@ import json
 import pytest
 
 from meshfit.errors import InputError
+from meshfit.workload.counts import total_parameters
 from meshfit.workload.models import catalogue, read_model
 
 TINY = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
@@ -79,3 +80,34 @@ def test_a_name_that_is_like_nothing_gets_the_catalogue(name):
 def test_a_folder_without_a_config_says_what_it_must_hold(tmp_path):
     with pytest.raises(InputError, match=r"config\.json: no such file"):
         read_model(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["meta-llama/Llama-2-70b-hf", "meta-llama--Llama-2-70b-hf", "llama-2-70b-hf", "LLAMA-2-70B"],
+)
+def test_a_model_of_the_catalogue_is_found_by_its_repository(name):
+    assert read_model(name).name == "llama-2-70b"
+
+
+def test_a_folder_goes_before_the_repository_of_a_shipped_model(tmp_path):
+    (tmp_path / "llama-2-70b-hf").mkdir()
+    (tmp_path / "llama-2-70b-hf" / "config.json").write_text(json.dumps(TINY))
+    assert read_model("llama-2-70b-hf", base=tmp_path).hidden_size == 64
+
+
+def test_no_two_models_of_the_catalogue_have_one_repository():
+    repositories = [
+        name.lower().rpartition("/")[2]
+        for entry in catalogue().values()
+        for name in entry.get("repositories", ())
+    ]
+    assert len(set(repositories)) == len(repositories)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("qwen2.5-0.5b", 494032768), ("gemma-3-1b", 999885952), ("llama-13b", 13015864320)],
+)
+def test_models_from_reports_make_the_parameters_of_their_checkpoints(name, parameters):
+    assert total_parameters(read_model(name)) == parameters

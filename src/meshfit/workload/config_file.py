@@ -1,6 +1,8 @@
 """Reading a Hugging Face ``config.json``."""
 
 import json
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ def read_config(path: Path) -> dict[str, Any]:
     but a mapping under ``config``) gives the inner mapping.
 
     Raises:
-        InputError: there is no such file, it cannot be read, or it holds no JSON object.
+        InputError: there is no such file, it cannot be read, it holds no JSON object, or a key twice
+            with different values.
     """
     file = path / CONFIG_NAME if is_folder(path) else path
     return _unwrap(_parse(_read_bytes(file), file))
@@ -56,7 +59,7 @@ def _read_bytes(file: Path) -> bytes:
 
 def _parse(content: bytes, file: Path) -> dict[str, Any]:
     try:
-        document = json.loads(content)
+        document = json.loads(content, object_pairs_hook=partial(_mapping, file))
     except json.JSONDecodeError as error:
         raise InputError(
             f"{file}: not JSON at line {error.lineno}, column {error.colno} ({error.msg})"
@@ -65,13 +68,33 @@ def _parse(content: bytes, file: Path) -> dict[str, Any]:
         raise InputError(f"{file}: not text in {error.encoding} at byte {error.start}") from None
     except RecursionError:
         raise InputError(f"{file}: nested too deeply for a model config") from None
-    except ValueError as error:  # a number of thousands of digits
-        raise InputError(f"{file}: not a model config ({error})") from None
+    except ValueError:  # the only one left: Python reads no longer integers
+        raise InputError(
+            f"{file}: holds a number of more than {sys.get_int_max_str_digits()} digits, so it is"
+            " no model config"
+        ) from None
     if not isinstance(document, dict):
         kind = {list: "an array", str: "a string", bool: "a truth value", type(None): "null"}
         found = kind.get(type(document), "a number")
         raise InputError(f"{file}: holds {found}; a model config is a JSON object {{...}}")
     return document
+
+
+def _mapping(file: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs as a mapping.
+
+    Raises:
+        InputError: a key stands there twice with different values.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for key, value in pairs:
+            if value != found[key]:
+                raise InputError(
+                    f"{file}: the key {key[:60]!r} stands there twice with different values;"
+                    " keep one of them"
+                )
+    return found
 
 
 def _unwrap(document: dict[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from meshfit.workload.model import ModelSpec
 
 
 def catalogue() -> Mapping[str, Mapping[str, Any]]:
-    """Lower-case name -> ``config`` (as in config.json, or the path of one) and ``source`` of its
-    figures; a person's own entries go before shipped ones."""
+    """Lower-case name -> ``config`` (as in config.json, or the path of one), ``source`` of its
+    figures and, in shipped ones, ``repositories`` of the Hugging Face Hub that hold such a model; a
+    person's own entries go before shipped ones."""
     return {**_shipped(), **_own()}
 
 
@@ -35,16 +36,22 @@ def read_model(name_or_path: str, base: Path | None = None) -> ModelSpec:
 
     In this order: a name of the catalogue in any case; a config file or a folder holding
     ``config.json``, relative to ``base`` (the working folder when None); a repository
-    ``ORG/NAME`` in the local Hub cache.
+    ``ORG/NAME`` in the local Hub cache; the repository of a model of the catalogue as ``ORG/NAME``,
+    ``ORG--NAME`` or ``NAME``, in any case.
 
     Raises:
         InputError: there is none of these, or its config cannot be right.
     """
-    name = name_or_path.lower()
-    if (entry := catalogue().get(name)) is not None:
-        config = entry["config"]
-        return read_family(name, read_config(config) if isinstance(config, Path) else config)
-    return read_family(name_or_path, read_config(_locate(name_or_path, base or Path())))
+    models = catalogue()
+    name: str | None = name_or_path.lower()
+    if name not in models:
+        if (path := _locate(name_or_path, base or Path())) is not None:
+            return read_family(name_or_path, read_config(path))
+        name = _of_repository(name_or_path)
+    if name is None:
+        raise InputError(_unknown(name_or_path, base or Path()))
+    config = models[name]["config"]
+    return read_family(name, read_config(config) if isinstance(config, Path) else config)
 
 
 def _own() -> dict[str, dict[str, Any]]:
@@ -65,16 +72,28 @@ def _own() -> dict[str, dict[str, Any]]:
     return models
 
 
-def _locate(name_or_path: str, base: Path) -> Path:
-    if name_or_path.strip():
-        path = base / os.path.expanduser(name_or_path)  # noqa: PTH111 (keeps ~nobody as it is)
-        if path_exists(path):
-            return path
-        if (config := cached_config(name_or_path)) is not None:
-            return config
+def _locate(name_or_path: str, base: Path) -> Path | None:
+    """The file or folder of that name, else its config in the Hub cache, else None."""
+    if not name_or_path.strip():
+        return None
+    path = base / os.path.expanduser(name_or_path)  # noqa: PTH111 (keeps ~nobody as it is)
+    return path if path_exists(path) else cached_config(name_or_path)
+
+
+def _of_repository(name: str) -> str | None:
+    """The model of the catalogue whose repository is called ``name``."""
+    wanted = name.replace("--", "/", 1).lower()
+    for model, entry in _shipped().items():
+        for repository in map(str.lower, entry.get("repositories", ())):
+            if wanted in (repository, repository.rpartition("/")[2]):
+                return model
+    return None
+
+
+def _unknown(name_or_path: str, base: Path) -> str:
     nearest = nearest_name(name_or_path.rsplit("/", 1)[-1], catalogue())
     known = f"did you mean {nearest}?" if nearest else f"catalogue: {', '.join(catalogue())}"
-    raise InputError(
+    return (
         f"model {shown(name_or_path)} is no name of the catalogue, no file or folder in"
         f" {base.absolute()}, and not in the Hub cache {hub_cache()}; {known}"
     )
