@@ -153,3 +153,22 @@ def test_network_cards_are_shared_by_the_accelerators_of_a_node():
 def test_the_default_node_type_is_the_first_that_names_the_accelerator():
     assert default_node_type("H100-SXM5-80") == node_type("DGX-H100")
     assert default_node_type("RTX4090") is None
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("4x A100 PCIe bridges", "A100-PCIe-bridges-4"),
+        ("Meta 24k RoCE H100", "Meta-24k-RoCE"),
+        ("DGX H200", "DGX-H100"),
+        ("AWS p4de.24xlarge", "AWS-p4de"),
+    ],
+)
+def test_spellings_of_node_types_in_hardware_tables_are_known(spelling, name):
+    assert node_type(spelling).name == name
+
+
+def test_cards_bridged_in_pairs_are_linked_two_by_two():
+    bridged = node_type("A100-PCIe-bridges-4")
+    assert (bridged.gpus_per_host, bridged.link_domain, bridged.num_nics) == (4, 2, None)
+    assert default_node_type("A100-PCIe-80") == node_type("Azure-NC-A100-v4")
