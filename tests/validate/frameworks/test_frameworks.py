@@ -1,0 +1,87 @@
+"""Conventions of every framework, on the same row."""
+
+import pytest
+
+from meshfit.validate.frameworks import READERS, read_job
+from meshfit.validate.rows import NotModelledError
+from tests.validate.builders import row
+
+
+def job(framework, **columns):
+    return read_job(row(framework=framework, **columns))
+
+
+@pytest.mark.parametrize(
+    ("framework", "profile"),
+    [
+        ("NeMo", "nemo"),
+        ("Megatron-LM", "megatron-lm"),
+        ("Megatron-Core", "megatron"),
+        ("Megatron-DeepSpeed (ZeRO-3, old branch)", "megatron-deepspeed"),
+        ("Megatron + DeepSpeed 3D", "megatron-deepspeed"),
+        ("HF Trainer + DeepSpeed ZeRO-3", "hf-trainer-deepspeed"),
+        ("torchtitan + torchao", "torchtitan"),
+        ("llm-foundry/composer FSDP1", "llm-foundry"),
+        ("fms-fsdp (FSDP1)", "fms-fsdp"),
+        ("InternEvo", "internevo"),
+        ("torchtune", "torchtune"),
+        ("LitGPT", "litgpt"),
+    ],
+)
+def test_each_framework_has_its_profile(framework, profile):
+    assert job(framework).profile.name == profile
+
+
+def test_every_reader_can_be_reached():
+    for words, reader in READERS:
+        found = next(read for known, read in READERS if known in words)
+        assert found is reader
+
+
+def test_an_unknown_framework_is_a_reason():
+    with pytest.raises(NotModelledError, match="not modelled: MaxText"):
+        job("MaxText")
+
+
+def test_nemo_recomputes_core_attention_where_it_does_not_say():
+    assert job("NeMo", recompute="").layout.recompute == "selective"
+    assert job("Megatron-LM", recompute="").layout.recompute == "none"
+
+
+def test_what_was_assumed_is_said():
+    assert job("NeMo", recompute="", mbs="").assumed == (
+        "mbs: micro-batch 1",
+        "recompute: selective",
+    )
+    assert job("NeMo", recompute="full").assumed == ()
+
+
+def test_nemos_recipes_overlap_their_collectives():
+    runtime = job("NeMo").training.runtime
+    assert runtime.overlap_gradients
+    assert runtime.overlap_tensor_parallel
+
+
+def test_torchtitan_cuts_the_local_batch_into_one_micro_batch_a_stage():
+    found = job("torchtitan", pp="8", dp="1", mbs="32", gbs="32", n_layers="32")
+    assert found.layout.micro_batch_size == 4
+    assert found.layout.num_micro_batches(found.training.global_batch_size) == 8
+
+
+def test_torchtitan_without_a_pipeline_takes_the_local_batch_whole():
+    assert job("torchtitan", mbs="2").layout.micro_batch_size == 2
+
+
+def test_megatron_lm_pads_gpt2s_vocabulary_where_none_is_stated():
+    assert job("Megatron-LM", vocab="").model.vocab_size == 51200
+
+
+def test_deepspeed_keeps_gradients_in_sixteen_bits():
+    found = job("Megatron-DeepSpeed", precision="fp16")
+    assert found.training.precision.gradient_bytes == 2
+
+
+def test_fine_tuning_recipes_keep_pure_bf16_and_checkpoint_by_their_own_defaults():
+    assert job("torchtune", recompute="").layout.recompute == "full"
+    assert job("LitGPT", recompute="").layout.recompute == "none"
+    assert job("LitGPT").training.precision.name == "bf16"

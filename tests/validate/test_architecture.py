@@ -1,0 +1,63 @@
+import pytest
+
+from meshfit.validate.architecture import model_of
+from meshfit.validate.rows import NotModelledError
+from meshfit.workload.blocks.latent import LatentAttentionSpec
+from meshfit.workload.counts import total_parameters
+from tests.validate.builders import row
+
+GPT = {
+    "n_layers": "24", "hidden": "2048", "ffn_hidden": "8192", "n_heads": "16", "n_kv_heads": "16",
+    "vocab": "50257", "gated_mlp": "0", "norm": "layernorm", "pos_embedding": "learned",
+    "tied_embeddings": "1", "linear_bias": "1", "seq_len": "2048",
+}  # fmt: skip
+
+
+def test_llama_has_its_published_parameters():
+    assert total_parameters(model_of(row())) == 8_030_261_248
+
+
+def test_gpt_has_biases_learned_positions_and_one_matrix_at_both_ends():
+    model = model_of(row(**GPT))
+    assert model.learned_positions == 2048
+    assert model.tie_word_embeddings
+    # 12 L h^2 (1 + 13 / 12 h) + (V + s) h and the final norm: 2104.04473, equation 2
+    h, layers, vocabulary = 2048, 24, 50257
+    expected = layers * (12 * h * h + 13 * h) + (vocabulary + 2048) * h + 2 * h
+    assert total_parameters(model) == expected
+
+
+def test_the_padded_vocabulary_is_what_the_engine_holds():
+    assert model_of(row(vocab="50257", vocab_padded="51200")).vocab_size == 51200
+
+
+def test_biases_of_attention_alone():
+    model = model_of(row(linear_bias="attention only"))
+    assert (model.attention.qkv_bias, model.mlp.bias) == (True, False)
+
+
+def test_latent_attention_from_its_dims():
+    dims = "q-lora-rank=192;kv-lora-rank=64;qk-head-dim=16;qk-pos-emb-head-dim=8;v-head-dim=16"
+    block = model_of(row(arch="dense-mla", mla_dims=dims)).find(LatentAttentionSpec)
+    assert block is not None
+    assert (block.q_lora_rank, block.kv_lora_rank, block.qk_head_dim) == (192, 64, 24)
+
+
+def test_rows_that_agree_in_their_columns_share_one_model():
+    assert model_of(row(id="R-1")) is model_of(row(id="R-2", n_gpus="16"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"hidden": ""}, "not stated: hidden"),
+        ({"vocab": ""}, "not stated: vocab"),
+        ({"arch": "hybrid-mamba"}, "layers not in the columns: hybrid-mamba"),
+        ({"arch": "moe"}, "number of experts"),
+        ({"arch": "dense-mla"}, "dims of latent attention"),
+        ({"arch": "dense-mla", "mla_dims": "kv-lora-rank=64"}, "dims of latent attention"),
+    ],
+)
+def test_what_the_columns_do_not_say_is_no_model(columns, reason):
+    with pytest.raises(NotModelledError, match=reason):
+        model_of(row(**columns))
