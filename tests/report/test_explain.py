@@ -20,8 +20,27 @@ ROW = {
     ],
     "replicated": {"parameters": 2**20, "gradients": 0, "optimizer": 0},
     "collectives": [
-        {"collective": "all_gather", "times": 2080, "bytes": 3 * 2**30, "exposed": 0.25},
-        {"collective": "reduce_scatter", "times": 8, "bytes": 2**30, "exposed": 0.0},
+        {
+            "collective": "all_gather",
+            "times": 2080,
+            "bytes": 3 * 2**30,
+            "exposed": 0.25,
+            "parts": [
+                {
+                    "what": "hidden states",
+                    "times": 2080,
+                    "bytes": 3 * 2**30,
+                    "formula": "2,080 x 3/4 x 512 tokens x 1,024 x 4 B",
+                }
+            ],
+        },
+        {
+            "collective": "reduce_scatter",
+            "times": 8,
+            "bytes": 2**30,
+            "exposed": 0.0,
+            "parts": [],
+        },
     ],
     "level": "link",
     "leaves_host": False,
@@ -40,6 +59,7 @@ def test_a_row_says_what_is_divided_replicated_and_sent():
         "250 ms",
         "hidden",
         "link",
+        "tp all_gather: 2,080 x 3/4 x 512 tokens x 1,024 x 4 B = 3.00 GiB (hidden states)",
     ):
         assert part in text
     assert "leaves the host" not in text

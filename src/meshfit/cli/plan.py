@@ -1,6 +1,7 @@
 """``meshfit plan``."""
 
 import time
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -11,11 +12,12 @@ from meshfit.errors import InputError
 from meshfit.funnel.checking import require_legal
 from meshfit.funnel.explaining import explain_document
 from meshfit.funnel.plan_document import plan_document, unranked_document
-from meshfit.funnel.planning import Plan, legal_space, make_plan
+from meshfit.funnel.planning import legal_space, make_plan
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.coverage import why_not_covered
+from meshfit.report.documents import PlanDocument
 from meshfit.report.explain import explain_view
 from meshfit.report.tables import plan_view
 
@@ -39,41 +41,60 @@ def plan(
         raise InputError("--layout says which layout to --explain; a plan ranks all of them")
     read = read_job(job, layout=layout, to_run=False)
     why = why_not_covered(read.model)
-    if why is not None and explain:
-        raise InputError(f"--explain needs an estimate: {why}")
-    if why is not None:
-        _show_unranked(read, why, as_json=as_json)
-        return
-    made = make_plan(read)
-    document = plan_document(made, top=top)
+    space = _ranked(read, top) if why is None else _counted(read, why)
+    document = space.document
     if explain:
-        document["explain"] = explain_document(read, _explained(made, layout))
+        document["explain"] = explain_document(read, _explained(read, layout, space))
     if as_json:
         print_json(document)
     else:
         stdout.print(plan_view(document, top=top))
         if explain:
             stdout.print(explain_view(document["explain"]))
-    if not len(made.fitting_order()):
+    if not space.fits:
         raise typer.Exit(NOTHING_FITS)
 
 
-def _show_unranked(job: Job, why: str, *, as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Space:
+    """What is shown of a job's space; ``some`` is one of its layouts, the best where it is ranked."""
+
+    document: PlanDocument
+    some: LayoutSpec
+    is_ranked: bool
+    fits: bool = True
+
+
+def _ranked(job: Job, top: int) -> _Space:
+    made = make_plan(job)
+    return _Space(
+        document=plan_document(made, top=top),
+        some=made.layout(int(made.order[0])),
+        is_ranked=True,
+        fits=len(made.fitting_order()) > 0,
+    )
+
+
+def _counted(job: Job, why: str) -> _Space:
     """What rules alone say of the space, for a model that cannot be estimated."""
     started = time.perf_counter()
     space = legal_space(job)
     seconds = time.perf_counter() - started
-    document = unranked_document(job, space, seconds=seconds, why=why)
-    if as_json:
-        print_json(document)
-    else:
-        stdout.print(plan_view(document))
+    return _Space(
+        document=unranked_document(job, space, seconds=seconds, why=why),
+        some=space.candidates.layout(0),
+        is_ranked=False,
+    )
 
 
-def _explained(made: Plan, layout: str | None) -> LayoutSpec:
-    """The layout asked for, else the best candidate."""
-    asked = made.job.layout
-    if layout is None or asked is None:
-        return made.layout(int(made.order[0]))
-    require_legal(made.job, asked)
-    return asked
+def _explained(job: Job, layout: str | None, space: _Space) -> LayoutSpec:
+    """The layout asked for; else the best, or where none is ranked the job's own."""
+    if job.layout is not None and (layout is not None or not space.is_ranked):
+        require_legal(job, job.layout)
+        return job.layout
+    if not space.is_ranked:
+        raise InputError(
+            f"--explain takes the layout from --layout or from the job, as {job.model.name} is not "
+            f"ranked; one that is legal: --layout {space.some.label}"
+        )
+    return space.some

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from meshfit.cluster.topology import Topology
+from meshfit.mesh.candidates import IntArray
 from meshfit.mesh.facts import Facts, engine_facts, facts_of, with_derived
-from meshfit.mesh.groups import groups, spanned_levels
+from meshfit.mesh.groups import EXPERT_AXES, groups, spanned_levels
 from meshfit.mesh.padding import padded_vocabulary
+from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec
-
-EXPERT_AXES: tuple[str, ...] = ("ep", "etp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,8 @@ def axis_shares(
     layout: LayoutSpec,
     profile: EngineProfile,
 ) -> tuple[AxisShare, ...]:
-    """Every axis of a legal layout with more than one rank, outermost first, experts' last.
+    """Every axis of a legal layout with more than one rank, outermost first, experts' last: those
+    that hold the same experts (``edp``), different ones, and parts of one.
 
     Sizes that a model lacks are left out. The parts of earlier axes are not taken off again: each
     row is the axis alone, ``whole / degree``.
@@ -61,52 +62,70 @@ def axis_shares(
         facts_of(model=model, training=training, topology=topology, layout=layout)
         | engine_facts(profile)
     )
-    order = profile.rank_order
+    axes = (*profile.rank_order, *(EXPERT_AXES if layout.ep > 1 else ()))
+    members = {axis: groups(layout, axis, profile.rank_order, profile.expert_fold) for axis in axes}
     return tuple(
-        _share(axis, layout, topology, profile, _divides(axis, facts, layout))
-        for axis in (*order, *EXPERT_AXES)
-        if getattr(layout, axis) > 1
+        _share(axis, ranks, topology, _divides(axis, facts, layout, profile))
+        for axis, ranks in members.items()
+        if ranks.shape[1] > 1
     )
 
 
 def _share(
-    axis: str,
-    layout: LayoutSpec,
-    topology: Topology,
-    profile: EngineProfile,
-    divides: tuple[Divided, ...],
+    axis: str, members: IntArray, topology: Topology, divides: tuple[Divided, ...]
 ) -> AxisShare:
-    members = groups(layout, axis, profile.rank_order, profile.expert_fold)
     level = topology.levels[int(spanned_levels(members, topology).max())]
     hosts = members // topology.gpus_per_host
     return AxisShare(
         axis=axis,
-        degree=getattr(layout, axis),
+        degree=members.shape[1],
         divides=divides,
         level=level.name,
         leaves_host=bool((hosts != hosts[:, :1]).any()),
     )
 
 
-def _divides(axis: str, facts: Facts, layout: LayoutSpec) -> tuple[Divided, ...]:
+def _divides(
+    axis: str, facts: Facts, layout: LayoutSpec, profile: EngineProfile
+) -> tuple[Divided, ...]:
     match axis:
         case "tp":
-            return _by_tensor_parallel(facts, layout)
+            return _by_tensor_parallel(facts, layout, profile)
         case "cp":
             return _by_context_parallel(facts, layout)
         case "pp":
-            stages = layout.layers_of_stages(facts["num_hidden_layers"])
-            most = max(sum(stages[rank :: layout.pp]) for rank in range(layout.pp))
-            return (Divided(dimension="layers", whole=facts["num_hidden_layers"], part=most),)
-        case "ep":
-            return _known(facts, layout.ep, {"num_experts": "experts"})
-        case "etp":
-            return _known(facts, layout.etp, {"moe_intermediate_size": "expert width"})
-        case _:
-            return _known(facts, facts[axis], {"global_batch_size": "sequences of a step"})
+            return _by_pipeline(facts["num_hidden_layers"], layout)
+    known = EXPERT_DIMENSIONS.get(axis, {"global_batch_size": "sequences of a step"})
+    return _known(facts, facts.get(axis, 1), known)
 
 
-def _by_tensor_parallel(facts: Facts, layout: LayoutSpec) -> tuple[Divided, ...]:
+def _by_pipeline(num_hidden_layers: int, layout: LayoutSpec) -> tuple[Divided, ...]:
+    stages = layout.layers_of_stages(num_hidden_layers)
+    if layout.schedule in V_SCHEDULES:  # rank r holds stages r and 2 pp - 1 - r
+        most = max(map(sum, zip(stages, reversed(stages), strict=True)))
+    else:
+        most = max(sum(stages[rank :: layout.pp]) for rank in range(layout.pp))
+    return (Divided(dimension="layers", whole=num_hidden_layers, part=most),)
+
+
+EXPERT_DIMENSIONS: dict[str, dict[str, str]] = {
+    "edp": {},
+    "ep": {"num_experts": "experts"},
+    "etp": {"moe_intermediate_size": "expert width"},
+}
+"""Axis -> fact -> what it divides."""
+
+MIXERS = {
+    "mixer_heads": "heads of mixers",
+    "linear_key_heads": "key heads of linear attention",
+    "state_space_groups": "groups of state-space layers",
+}
+"""Fact -> what tensor parallelism divides, in engines whose rules look at it."""
+
+
+def _by_tensor_parallel(
+    facts: Facts, layout: LayoutSpec, profile: EngineProfile
+) -> tuple[Divided, ...]:
     tp = layout.tp
     widths = {"intermediate_size": "FFN width", "shared_expert_intermediate_size": "shared expert"}
     if layout.ep == 1:
@@ -118,6 +137,7 @@ def _by_tensor_parallel(facts: Facts, layout: LayoutSpec) -> tuple[Divided, ...]
         *_known(facts, tp, {"num_attention_heads": "query heads"}),
         *_key_value_heads(facts, tp),
         *_known(facts, tp, widths),
+        *(_known(facts, tp, MIXERS) if "mixer_heads_divisible" in profile.rules else ()),
         Divided(dimension="vocabulary", whole=vocabulary, part=vocabulary / tp),
     ]
     if layout.sp:

@@ -21,7 +21,7 @@ def explain_view(document: Mapping[str, Any]) -> RenderableType:
         Text(f"not known: {', '.join(keys)}: {reason}", style="yellow")
         for reason, keys in _by_reason(document["absent"]).items()
     ]
-    return Group(_table(document), *notes, *absent)
+    return Group(_table(document), _formulas(document), *notes, *absent)
 
 
 def _table(document: Mapping[str, Any]) -> Table:
@@ -56,6 +56,24 @@ def _table(document: Mapping[str, Any]) -> Table:
         )
         table.add_section()
     return table
+
+
+def _formulas(document: Mapping[str, Any]) -> RenderableType:
+    """How the bytes of each collective come about, one line a kind of message."""
+    lines = [
+        Text(
+            f"  {row['axis']} {one['collective']}: {part['formula']} = "
+            f"{format_bytes(part['bytes'])} ({part['what']})"
+        )
+        for row in document["rows"]
+        for one in row["collectives"] or ()
+        for part in one["parts"]
+    ]
+    return (
+        Group(Text("times a step x share that each rank sends x size:"), *lines)
+        if lines
+        else Group()
+    )
 
 
 def _divided(one: Mapping[str, Any]) -> str:
