@@ -188,17 +188,17 @@ def _casts_s(work: LayerWork, group: LayoutGroup, rate: Rates) -> tuple[FloatArr
 
     A weight is cast once a step and used by every micro-batch.
     """
-    each = cast_bytes(group) / rate.memory_bytes_per_s
+    one_way, other_way = (size / rate.memory_bytes_per_s for size in cast_bytes(group))
     forward, backward = np.zeros(len(group)), np.zeros(len(group))
-    if each == 0.0:
+    if one_way == 0.0:
         return forward, backward
     for matmul, times in work.matmuls:
         if not matmul.in_linear:
             continue
         shape = _shape(matmul, group)
         weights = shape.inputs * shape.outputs / group.columns.micro_batches
-        forward = forward + times * shape.count * (shape.rows * shape.inputs + weights) * each
-        backward = backward + times * shape.count * shape.rows * shape.outputs * each
+        forward = forward + times * shape.count * (shape.rows * shape.inputs + weights) * one_way
+        backward = backward + times * shape.count * shape.rows * shape.outputs * other_way
     return forward, backward
 
 

@@ -27,7 +27,14 @@ from meshfit.predict.group import LayoutGroup
 from meshfit.predict.memory import rank_memory
 from meshfit.predict.rates import rates
 from meshfit.predict.schedule import Pipeline
-from meshfit.predict.step import EXPOSED_TERMS, OWN_TERMS, TERMS, machine_for, step_terms
+from meshfit.predict.step import (
+    EXPOSED_TERMS,
+    OWN_TERMS,
+    TERMS,
+    Machine,
+    machine_for,
+    step_terms,
+)
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec
@@ -174,6 +181,26 @@ def estimate(
     categories = np.zeros((count, len(MEMORY_CATEGORIES)))
     worst_rank = np.zeros(count, dtype=np.int64)
     terms = np.zeros((count, len(TERMS)))
+    for rows, group, machine in _with_machines(candidates, basis):
+        categories[rows], worst_rank[rows] = _memory(group)
+        terms[rows] = step_terms(group, machine)
+    terms *= basis.calibration.step_time.factor
+    return _with_intervals(categories, worst_rank, terms, candidates, basis)
+
+
+def step_seconds(candidates: Candidates, basis: Basis) -> FloatArray:
+    """Seconds of one step of every candidate, without memory: what fits of constants repeat."""
+    seconds = np.zeros(len(candidates))
+    for rows, group, machine in _with_machines(candidates, basis):
+        seconds[rows] = step_terms(group, machine).sum(axis=1)
+    return seconds
+
+
+def _with_machines(
+    candidates: Candidates, basis: Basis
+) -> Iterator[tuple[IntArray, LayoutGroup, Machine]]:
+    """The groups of ``_groups``, each with the machine as it sees it."""
+    training, topology = basis.training, basis.topology
     rate = rates(
         topology.accelerator,
         training.precision.name,
@@ -183,15 +210,12 @@ def estimate(
     )
     costs = CollectiveCosts(
         topology=topology,
-        curves=curves,
+        curves=basis.curves,
         factor=basis.calibration.collectives.factor,
         constants=basis.constants,
     )
     for rows, group in _groups(candidates, basis):
-        categories[rows], worst_rank[rows] = _memory(group)
-        terms[rows] = step_terms(group, machine_for(group, rate, costs, basis.constants))
-    terms *= basis.calibration.step_time.factor
-    return _with_intervals(categories, worst_rank, terms, candidates, basis)
+        yield rows, group, machine_for(group, rate, costs, basis.constants)
 
 
 def group_of_one(

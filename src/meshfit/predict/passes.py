@@ -23,9 +23,16 @@ UNFUSED_ROTATION_BYTES = 20.0
 LOSS_BYTES = {"plain": (22.0, 22.0), "fused": (8.0, 6.0), "chunked": (22.0, 22.0)}
 """An fp32 logit's bytes forward and backward. Plain: cast, log-softmax and its gradient, cast back;
 fused: the 16-bit logits read twice, their gradient written over them."""
-FP8_CAST_BYTES = {"delayed": 4.0, "tensorwise": 6.0, "rowwise": 8.0, "blockwise": 6.0, "mxfp8": 6.0}
-"""An element's bytes of casting a matmul's 16-bit operand to fp8, as it lies and transposed; scales
-of the present tensor read it once more, scales of rows do it along both dims."""
+FP8_CAST_BYTES = {
+    "delayed": (1.0, 3.0),
+    "tensorwise": (3.0, 5.0),
+    "rowwise": (5.0, 7.0),
+    "blockwise": (3.0, 5.0),
+    "mxfp8": (2.0, 4.0),
+}
+"""An element's bytes of casting matmuls' 16-bit operands to fp8, as they lie and transposed: inputs
+forward, gradients of outputs backward. With delayed scales the kernel before (norm, activation)
+writes fp8 (Transformer Engine); scales of the present tensor read it once more, of rows twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +137,9 @@ def _permutation(work: LayerWork, group: LayoutGroup) -> tuple[float, float]:
     return each, each
 
 
-def cast_bytes(group: LayoutGroup) -> float:
-    """Bytes an element of a matmul's operand costs to be made fp8; 0 in other precisions."""
+def cast_bytes(group: LayoutGroup) -> tuple[float, float]:
+    """Bytes an element of a matmul's operand costs to be made fp8, forward and backward."""
     if group.training.precision.matmul != "fp8":
-        return 0.0
+        return 0.0, 0.0
     recipe = group.training.runtime.fp8_recipe or "delayed"
     return FP8_CAST_BYTES[recipe]
