@@ -30,7 +30,6 @@ class MegatronOptions:
             layers of a stage one by one.
         global_buffers: whether gathered inputs and attention scores of Megatron-Core's own layers
             are written to buffers that stay (``GlobalMemoryBuffer``, since 2022).
-        loss_in_place: whether the plain loss works on its fp32 logits in place; else on a copy.
         loss_kernel: the fused loss: ``native`` (compiled PyTorch) or ``te``.
         gradient_bytes: of one gradient in the buffer; None: 4 under bf16, the compute type's else.
         micro_batch_group: micro-batches that go through one virtual stage in a row; None: pp.
@@ -50,7 +49,6 @@ class MegatronOptions:
     recompute_modules: tuple[str, ...] = ("core_attn",)
     recompute_uniform: bool = True
     global_buffers: bool = True
-    loss_in_place: bool = True
     loss_kernel: Literal["native", "te"] = "native"
     gradient_bytes: int | None = None
     micro_batch_group: int | None = None
@@ -125,6 +123,8 @@ class EngineProfile:
         hides_pipeline_exchange: whether interleaved schedules send and receive under computation.
         stage_2_shards_parameters: whether ZeRO stage 2 keeps parameters in shards between steps
             (FSDP2 without resharding); else it shards gradients and optimizer alone (1910.02054).
+        scatters_pipeline_exchange: whether tensor-parallel ranks send a share each of what a stage
+            hands on, though every one of them holds all of it.
         scatters_gradients: whether stage 1 scatters gradients and gathers parameters; else it sums
             gradients everywhere and broadcasts.
         overlaps_gradients, overlaps_parameters: whether stage 0 and 1 reduce under backward, and
@@ -181,6 +181,7 @@ class EngineProfile:
     attention: Literal["flash1", "flash", "cudnn", "unfused"] = "flash"
     hides_tensor_parallel_backward: bool = False
     hides_pipeline_exchange: bool = False
+    scatters_pipeline_exchange: bool = False
     stage_2_shards_parameters: bool = True
     scatters_gradients: bool = False
     overlaps_gradients: bool = True

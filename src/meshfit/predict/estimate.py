@@ -24,9 +24,11 @@ from meshfit.predict.columns import step_columns
 from meshfit.predict.constants import TimeConstants, shipped_constants
 from meshfit.predict.coverage import require_covered
 from meshfit.predict.group import LayoutGroup
-from meshfit.predict.memory import rank_memory
+from meshfit.predict.megatron.memory import rank_memory as megatron_rank_memory
+from meshfit.predict.memory import RankMemory
+from meshfit.predict.memory import rank_memory as pytorch_rank_memory
 from meshfit.predict.rates import rates
-from meshfit.predict.schedule import Pipeline
+from meshfit.predict.schedule import Pipeline, RankShape
 from meshfit.predict.step import (
     EXPOSED_TERMS,
     OWN_TERMS,
@@ -132,7 +134,7 @@ class Estimates:
         ((_, group),) = _groups(row, self.basis)
         breakdowns = []
         for shape in group.pipeline.ranks:
-            categories = rank_memory(shape, group).categories
+            categories = _rank_memory(shape, group).categories
             by_category = np.array([categories[name][0] for name in MEMORY_CATEGORIES])
             breakdowns.append(_memory_breakdown(by_category, self.basis))
         return tuple(breakdowns)
@@ -254,6 +256,7 @@ def _groups(candidates: Candidates, basis: Basis) -> Iterator[tuple[IntArray, La
                     numerics=cast(precision) if uses_cast else autocast(precision),
                     candidates=some,
                     columns=step_columns(some, basis.training, basis.profile),
+                    accelerator=basis.topology.accelerator,
                 ),
             )
 
@@ -288,10 +291,17 @@ def _shared_pipelines(
         yield rows, pipeline, bool(is_cast)
 
 
+def _rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
+    """By the memory model that the engine's profile names."""
+    if group.profile.memory_model == "megatron":
+        return megatron_rank_memory(shape, group)
+    return pytorch_rank_memory(shape, group)
+
+
 def _memory(group: LayoutGroup) -> tuple[FloatArray, IntArray]:
     """Categories [n, categories] of the rank that holds most, and which it is."""
     shapes = [shape for shape, _ in group.pipeline.distinct_ranks]
-    ranks = [rank_memory(shape, group) for shape in shapes]
+    ranks = [_rank_memory(shape, group) for shape in shapes]
     worst = np.argmax(np.stack([rank.allocated for rank in ranks]), axis=0)
     categories = [
         np.choose(worst, [rank.categories[name] for rank in ranks]) for name in MEMORY_CATEGORIES

@@ -121,6 +121,13 @@ NOT_CHECKED: dict[str, str] = {
     "pipeline_dtype": "it follows from the precision",
 }
 
+ALLOCATOR_OVERHEAD = 0.064
+"""Reserved over allocated memory: SimuMax's ``mem_factor`` of 0.94."""
+
+CONTEXT_BYTES = 2**29 + 5 * 500_000_000
+"""A CUDA context, and 0.5 GB a communicator (H. Fujii's survey) of world, tp, dp, pp and the
+embedding's group."""
+
 MEGATRON = EngineProfile(
     name="megatron",
     version="0.19.2",
@@ -136,13 +143,17 @@ MEGATRON = EngineProfile(
     expert_fold=("dp_replicate", "dp_shard", "cp", "tp"),
     vocabulary_multiple=128,
     vocabulary_multiple_per_rank=True,
+    has_memory_model=True,
     memory_model="megatron",
+    allocator_overhead_fraction=ALLOCATOR_OVERHEAD,
+    context_bytes=CONTEXT_BYTES,
     gathers_logits=False,
     saves_gathered_inputs=False,
     fused_layers=True,
     attention="cudnn",
     hides_tensor_parallel_backward=True,
     hides_pipeline_exchange=True,
+    scatters_pipeline_exchange=True,
     stage_2_shards_parameters=False,
     scatters_gradients=True,
     overlaps_gradients=False,

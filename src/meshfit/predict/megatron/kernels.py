@@ -9,6 +9,7 @@ from meshfit.predict.group import LayoutGroup
 Kernel = Literal["flash", "cudnn", "unfused"]
 
 MIB = 2**20
+FP32_BYTES = 4
 
 WORKSPACE_BYTES = 32 * MIB
 """cuBLAS's workspace of one handle: under ``CUBLAS_WORKSPACE_CONFIG=:4096:8``, which deterministic
@@ -39,20 +40,20 @@ def is_before_hopper(accelerator: AcceleratorSpec | None) -> bool:
 
 
 def attention_kernel(group: LayoutGroup) -> Kernel:
-    """The kernel of softmax attention.
+    """The kernel of softmax attention: the one asked for, else the libraries' own choice.
 
-    Megatron-Core's own layers have only the unfused one. Transformer Engine prefers cuDNN's fused
-    kernel from Hopper on and FlashAttention 2 before (``get_attention_backend``).
+    Megatron-Core's own layers compute it unfused. Transformer Engine prefers cuDNN's fused kernel
+    from Hopper on and FlashAttention 2 before (``get_attention_backend``).
     """
-    options, runtime = group.profile.megatron, group.training.runtime
-    accelerator = group.accelerator
+    asked, accelerator = group.training.runtime.attention, group.accelerator
     has_none = accelerator is not None and accelerator.name.startswith(_WITHOUT_FLASH)
-    is_fp32 = group.training.precision.compute_bytes == 4
-    if not options.transformer_engine or runtime.attention == "unfused" or has_none or is_fp32:
+    if has_none or group.training.precision.compute_bytes == FP32_BYTES or asked == "unfused":
         return "unfused"
-    if runtime.attention == "auto":
-        return "flash" if is_before_hopper(accelerator) else "cudnn"
-    return runtime.attention
+    if asked != "auto":
+        return "cudnn" if asked == "cudnn" else "flash"
+    if not group.profile.megatron.transformer_engine:
+        return "unfused"
+    return "flash" if is_before_hopper(accelerator) else "cudnn"
 
 
 def workspace_bytes(group: LayoutGroup) -> int:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from meshfit.breakdown import MEMORY_CATEGORIES
 from meshfit.mesh.candidates import RECOMPUTE
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.megatron.attention import FP32_BYTES
 from meshfit.predict.megatron.flight import in_flight
 from meshfit.predict.megatron.kernels import workspace_bytes
 from meshfit.predict.megatron.layer import (
-    FP32_BYTES,
     backward_bytes,
     checkpoint_bytes,
     layer_bytes,
@@ -210,7 +210,8 @@ class _Rank:
         element, runtime = self.settings.element_bytes, self.group.training.runtime
         entries = self.group.columns.tokens * vocabulary_on_rank(self.group)
         labels = self.group.columns.tokens * LABEL_BYTES
-        kernel = self.group.profile.megatron.loss_kernel if runtime.loss == "fused" else "plain"
+        options = self.group.profile.megatron
+        kernel = options.loss_kernel if runtime.loss == "fused" else "plain"
         forward, backward = _loss_bytes(kernel, element)
         mtp = self.group.model.mtp
         earlier = entries * (mtp.depth if mtp else 0) * (backward - element)
@@ -235,17 +236,23 @@ class _Rank:
     def standing(self) -> FloatArray:
         """Workspaces, and the buffers that Megatron-Core keeps for good: gathered inputs of its own
         linears under sequence parallelism, and the unfused attention's scores."""
-        group, tokens = self.group, self.tokens
-        options, element = group.profile.megatron, self.settings.element_bytes
-        gathers = (group.columns.sequence_split > 1) & (
-            self.has_head or not options.transformer_engine
-        )
-        buffer = np.where(gathers, group.columns.tokens * group.model.hidden_size * element, 0.0)
-        if not options.transformer_engine:
-            heads = max((_heads(kind) for kind in self._kinds()), default=0)
-            scores = Saved(name="scores", bytes_per_token=element * heads, split="scores")
-            buffer = np.maximum(buffer, total([scores]).on_rank(tokens))
-        return np.asarray(workspace_bytes(group) + buffer)
+        options, element = self.group.profile.megatron, self.settings.element_bytes
+        buffer = np.zeros(len(self.group))
+        if options.global_buffers:
+            gathers = self.has_head or not options.transformer_engine
+            is_split = gathers & (self.group.columns.sequence_split > 1)
+            gathered = self.group.columns.tokens * self.group.model.hidden_size * element
+            buffer = np.maximum(np.where(is_split, gathered, 0.0), self._scores())
+        return np.asarray(workspace_bytes(self.group) + buffer)
+
+    def _scores(self) -> FloatArray:
+        """Of one layer of Megatron-Core's own attention, before the softmax."""
+        if self.group.profile.megatron.transformer_engine or self.settings.kernel != "unfused":
+            return np.zeros(len(self.group))
+        heads = max((_heads(kind) for kind in self._kinds()), default=0)
+        element = self.settings.element_bytes
+        scores = Saved(name="scores", bytes_per_token=element * heads, split="scores")
+        return total([scores]).on_rank(self.tokens)
 
     def temporary(self, states: StateBytes) -> dict[str, FloatArray]:
         standing, gradient = self.standing(), self._weight_gradient()
@@ -308,7 +315,7 @@ class _Rank:
 
 
 def _loss_bytes(kernel: str, element: int) -> tuple[int, int]:
-    """Bytes per logit while the loss and its gradient are computed.
+    """Bytes per logit while the loss, and while its gradient is computed.
 
     Plain (``VocabParallelCrossEntropy``): an fp32 copy beside the logits, worked on in place, then
     the gradient in the logits' type. ``native`` compiles the same steps, which makes one more fp32
@@ -317,10 +324,8 @@ def _loss_bytes(kernel: str, element: int) -> tuple[int, int]:
     if kernel == "te":
         return element, element
     copy = 0 if element == FP32_BYTES else FP32_BYTES
-    forward = element + copy
-    if kernel == "native":
-        return forward + FP32_BYTES, element + FP32_BYTES
-    return forward, forward
+    more = FP32_BYTES if kernel == "native" else 0
+    return element + copy + more, element + copy
 
 
 def _heads(layer: LayerSpec) -> int:

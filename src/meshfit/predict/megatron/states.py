@@ -75,4 +75,4 @@ def _shards(group: LayoutGroup) -> tuple[FloatArray, FloatArray]:
     """Ranks that share states out, and those that share an expert's."""
     c = group.candidates
     dense = c.dp_shard * c.cp
-    return dense, np.maximum(1, dense * c.tp / (c.ep * c.etp))
+    return dense.astype(np.float64), np.maximum(1.0, dense * c.tp / (c.ep * c.etp))

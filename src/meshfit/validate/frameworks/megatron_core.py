@@ -85,6 +85,7 @@ def _options(row: TruthRow, arguments: Arguments) -> MegatronOptions:
     limit = int(arguments.get("wgrad-deferral-limit", 0)) or -1
     return MegatronOptions(
         transformer_engine=not row.text("attn").startswith("local"),
+        deterministic=has("deterministic-mode"),
         fused_softmax=not has("no-masked-softmax-fusion"),
         softmax_in_fp32=has("attention-softmax-in-fp32") or has("apply-query-key-layer-scaling"),
         fused_rotary=not has("no-rope-fusion") and not has("rotary-interleaved"),

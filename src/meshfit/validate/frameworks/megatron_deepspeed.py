@@ -5,6 +5,7 @@ from meshfit.validate.frameworks.megatron_lm import GPT2_VOCABULARY
 from meshfit.validate.profiles import MEGATRON_DEEPSPEED
 from meshfit.validate.row_job import RowJob
 from meshfit.validate.rows import TruthRow
+from meshfit.workload.training import RuntimeSpec
 
 
 def read(row: TruthRow) -> RowJob:
@@ -16,4 +17,10 @@ def read(row: TruthRow) -> RowJob:
     return assemble(row.completed({"vocab": str(GPT2_VOCABULARY)}), _CONVENTIONS)
 
 
-_CONVENTIONS = Conventions(profile=MEGATRON_DEEPSPEED, gradient_bytes=2)
+_CONVENTIONS = Conventions(
+    profile=MEGATRON_DEEPSPEED,
+    gradient_bytes=2,
+    runtime=RuntimeSpec(
+        attention_dropout=0.1, hidden_dropout=0.1, fused_gradient_accumulation=False
+    ),
+)

@@ -4,6 +4,7 @@ from meshfit.validate.frameworks.assemble import Conventions, assemble
 from meshfit.validate.profiles import MEGATRON_LM
 from meshfit.validate.row_job import RowJob
 from meshfit.validate.rows import TruthRow
+from meshfit.workload.training import RuntimeSpec
 
 GPT2_VOCABULARY = 51200
 """50257 of GPT-2's tokenizer (the scripts' default) padded to 128 x tp 8, as the papers state it."""
@@ -18,4 +19,6 @@ def read(row: TruthRow) -> RowJob:
     return assemble(row.completed({"vocab": str(GPT2_VOCABULARY)}), _CONVENTIONS)
 
 
-_CONVENTIONS = Conventions(profile=MEGATRON_LM)
+_CONVENTIONS = Conventions(
+    profile=MEGATRON_LM, runtime=RuntimeSpec(attention_dropout=0.1, hidden_dropout=0.1)
+)
