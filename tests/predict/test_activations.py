@@ -5,24 +5,21 @@ import pytest
 
 from meshfit.engines.native.profile import NATIVE
 from meshfit.predict.activations import (
-    autocast,
-    cast,
     checkpoint_tensors,
     head_tensors,
     layer_tensors,
     loss_bytes,
     total,
 )
+from meshfit.predict.layer_basis import autocast, cast, layer_basis
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
-from tests.predict.builders import BF16, FP32, llama
+from tests.predict.builders import BF16, FP32, llama, training
 
 
 def per_hidden(model, numerics):
-    saved = total(
-        layer_tensors(model.layers[0], model, numerics, NATIVE)
-        + head_tensors(model, numerics, NATIVE)
-    )
-    return (saved.tp + saved.sequence + saved.whole) / model.hidden_size
+    basis = layer_basis(model, training(), NATIVE, numerics)
+    saved = total(layer_tensors(model.layers[0], basis) + head_tensors(basis))
+    return saved.undivided / model.hidden_size
 
 
 def gpt2():
@@ -65,7 +62,7 @@ def test_saved_bytes_equal_what_autograd_saved(model, numerics, measured):
 
 def test_recomputation_keeps_only_the_layers_input():
     model = llama()
-    kept = total(checkpoint_tensors(model, cast(BF16)))
+    kept = total(checkpoint_tensors(layer_basis(model, training(), NATIVE, cast(BF16))))
     assert (kept.tp, kept.sequence, kept.whole) == (0, 2 * 128, 0)
 
 
@@ -74,8 +71,10 @@ def test_inputs_that_are_gathered_again_are_divided_by_sequence_parallelism():
 
     model, numerics = llama(), cast(BF16)
     regathering = replace(NATIVE, saves_gathered_inputs=False)
-    kept = total(layer_tensors(model.layers[0], model, numerics, NATIVE))
-    regathered = total(layer_tensors(model.layers[0], model, numerics, regathering))
+    kept, regathered = (
+        total(layer_tensors(model.layers[0], layer_basis(model, training(), profile, numerics)))
+        for profile in (NATIVE, regathering)
+    )
     assert kept.whole == 2 * 2 * 128
     assert regathered.whole == 0
     assert kept.sequence + kept.whole == regathered.sequence

@@ -1,223 +1,167 @@
-"""What autograd keeps of one forward, tensor by tensor, in bytes per token.
+"""What autograd keeps of one forward, layer by layer, in bytes per token.
 
 Two ways of computing in bf16 keep different things. *Cast*: parameters are cast once (FSDP2's
 ``MixedPrecisionPolicy``), and everything between the operators is bf16. *Autocast*
 (``torch.autocast``): parameters and the residual stream stay fp32, and each matmul makes a bf16
 copy of its own input and weight. In fp32 the two are the same.
 
-The lists were checked against ``torch.autograd.graph.saved_tensors_hooks`` on the Hugging Face
-models themselves (transformers 5.24, torch 2.13): see ``tests/predict/test_activations.py``.
+The lists (here and in ``predict.blocks``) were checked against
+``torch.autograd.graph.saved_tensors_hooks`` on the Hugging Face models themselves (transformers
+5.24, torch 2.13): see ``tests/predict/test_activations.py``.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
+from meshfit.predict.adapters import kept_beside_adapters
+from meshfit.predict.blocks import BlockMemory, block_memory
+from meshfit.predict.blocks.parts import linear_input, norm_tensors
+from meshfit.predict.layer_basis import FP32_BYTES, LayerBasis, Numerics, autocast, cast
+from meshfit.predict.saved import BytesPerToken, SavedTensor, total
+from meshfit.workload.model import LayerSpec
+from meshfit.workload.training import LossKind, PrecisionSpec
 
-from meshfit.predict.columns import StepColumns
-from meshfit.profile import EngineProfile
-from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
-from meshfit.workload.training import PrecisionSpec
-
-FloatArray = NDArray[np.float64]
-Split = Literal["tp", "sequence", "whole"]
-
-FP32_BYTES = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Numerics:
-    """Bytes of an element on the residual stream, and of a matmul's operands."""
-
-    residual_bytes: int
-    compute_bytes: int
-
-    @property
-    def is_autocast(self) -> bool:
-        return self.residual_bytes != self.compute_bytes
-
-
-def cast(precision: PrecisionSpec) -> Numerics:
-    """Everything in the compute type."""
-    return Numerics(residual_bytes=precision.compute_bytes, compute_bytes=precision.compute_bytes)
-
-
-def autocast(precision: PrecisionSpec) -> Numerics:
-    """Matmuls in the compute type, the rest in that of the parameters."""
-    return Numerics(residual_bytes=precision.parameter_bytes, compute_bytes=precision.compute_bytes)
+__all__ = [
+    "FP32_BYTES",
+    "BytesPerToken",
+    "LayerBytes",
+    "LossBytes",
+    "Numerics",
+    "SavedTensor",
+    "autocast",
+    "cast",
+    "checkpoint_tensors",
+    "head_tensors",
+    "layer_bytes",
+    "layer_tensors",
+    "loss_bytes",
+    "operation_tensors",
+    "total",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedTensor:
-    """One tensor kept for backward, and what divides it: tp, sp, or nothing."""
+class LayerBytes:
+    """One layer in bytes per token.
 
-    name: str
-    bytes_per_token: float
-    split: Split
+    Attributes:
+        saved: kept where nothing is recomputed.
+        without_core: kept where core attention is recomputed.
+        operations: kept where all but every second matmul and attention is recomputed;
+            ``operations_again``: of ``saved``, what that leaves to make again.
+        gradients: alive at once while backward passes the layer, beyond what forward kept.
+        last_input: the input of its last matmul, which backward frees first.
+    """
 
-
-@dataclass(frozen=True, kw_only=True)
-class BytesPerToken:
-    """Sums of such tensors by what divides them."""
-
-    tp: float = 0.0
-    sequence: float = 0.0
-    whole: float = 0.0
-
-    def __add__(self, other: "BytesPerToken") -> "BytesPerToken":
-        return BytesPerToken(
-            tp=self.tp + other.tp,
-            sequence=self.sequence + other.sequence,
-            whole=self.whole + other.whole,
-        )
-
-    def __mul__(self, factor: float) -> "BytesPerToken":
-        return BytesPerToken(
-            tp=self.tp * factor, sequence=self.sequence * factor, whole=self.whole * factor
-        )
-
-    def on_rank(self, columns: StepColumns) -> FloatArray:
-        """Bytes of one micro-batch on one rank of every layout."""
-        per_token = self.tp / columns.tp + self.sequence / columns.sequence_split + self.whole
-        return np.asarray(columns.tokens * per_token)
+    saved: BytesPerToken
+    without_core: BytesPerToken
+    operations: BytesPerToken
+    operations_again: BytesPerToken
+    gradients: BytesPerToken
+    last_input: BytesPerToken
 
 
-def total(tensors: Iterable[SavedTensor]) -> BytesPerToken:
-    """Add tensors up by what divides them."""
-    sums = {"tp": 0.0, "sequence": 0.0, "whole": 0.0}
-    for tensor in tensors:
-        sums[tensor.split] += tensor.bytes_per_token
-    return BytesPerToken(**sums)
-
-
-def layer_tensors(
-    layer: LayerSpec, model: ModelSpec, numerics: Numerics, profile: EngineProfile
-) -> tuple[SavedTensor, ...]:
-    """What one layer keeps without recomputation."""
-    return (
-        *_norm("input_norm", model, numerics, profile),
-        *_attention(layer.attention, model, numerics, profile),
-        *_norm("mlp_norm", model, numerics, profile),
-        *_mlp(layer.mlp, model, numerics, profile),
+@lru_cache(maxsize=1024)
+def layer_bytes(layer: LayerSpec, basis: LayerBasis) -> LayerBytes:
+    """All that the memory of one layer is made of."""
+    tensors = layer_tensors(layer, basis)
+    operations = operation_tensors(layer, basis)
+    kept_anyway = {tensor.name for tensor in operations}
+    last = block_memory(layer.blocks[-1][1], basis)
+    return LayerBytes(
+        saved=total(tensors),
+        without_core=total(t for t in tensors if not t.in_core),
+        operations=total(operations),
+        operations_again=total(t for t in tensors if t.name not in kept_anyway),
+        gradients=_gradients(layer, basis),
+        last_input=last.last_input,
     )
 
 
-def checkpoint_tensors(model: ModelSpec, numerics: Numerics) -> tuple[SavedTensor, ...]:
+def layer_tensors(layer: LayerSpec, basis: LayerBasis) -> tuple[SavedTensor, ...]:
+    """What one layer keeps without recomputation.
+
+    Parallel blocks read one input: with one norm it is kept once, and layer norms of the same
+    residual stream keep that once.
+    """
+    blocks = [block_memory(block, basis) for _, block in layer.blocks]
+    tensors = _kept(layer, blocks, basis)
+    return tensors if basis.adapter is None else kept_beside_adapters(tensors, basis.adapter)
+
+
+def _kept(
+    layer: LayerSpec, blocks: list[BlockMemory], basis: LayerBasis
+) -> tuple[SavedTensor, ...]:
+    shared = layer.parallel and len(layer.norms) == 1 and not basis.numerics.is_autocast
+    inputs = {one.saved[0].name for one in blocks[1:]} if shared else set()
+    return (
+        *_norms(layer, basis),
+        *(tensor for one in blocks for tensor in one.saved if tensor.name not in inputs),
+        *_dropouts(layer, basis),
+    )
+
+
+def _norms(layer: LayerSpec, basis: LayerBasis) -> Iterator[SavedTensor]:
+    one_stream = layer.parallel and (basis.layer_norm or basis.norm_kernel == "fused")
+    for number, name in enumerate(layer.norms):
+        for tensor in norm_tensors(name, basis.hidden_size, basis):
+            if not (one_stream and number and tensor.name.endswith(".input")):
+                yield tensor
+
+
+def _dropouts(layer: LayerSpec, basis: LayerBasis) -> Iterator[SavedTensor]:
+    """The mask of each dropout on the way back to the residual stream."""
+    if basis.hidden_dropout:
+        for name, _ in layer.blocks:
+            yield SavedTensor(name=f"{name}.dropout_mask", bytes_per_token=basis.hidden_size, split="sequence")  # fmt: skip
+
+
+def checkpoint_tensors(basis: LayerBasis) -> tuple[SavedTensor, ...]:
     """What one layer keeps when all of it is recomputed: its input."""
-    return (SavedTensor(name="layer.input", bytes_per_token=numerics.residual_bytes * model.hidden_size, split="sequence"),)  # fmt: skip
+    return (SavedTensor(name="layer.input", bytes_per_token=basis.residual_bytes * basis.hidden_size, split="sequence"),)  # fmt: skip
 
 
-def head_tensors(
-    model: ModelSpec, numerics: Numerics, profile: EngineProfile
-) -> tuple[SavedTensor, ...]:
-    """What the final norm and the output projection keep, without logits."""
+def operation_tensors(layer: LayerSpec, basis: LayerBasis) -> tuple[SavedTensor, ...]:
+    """What one layer keeps when it is recomputed operation by operation.
+
+    The first, third, fifth ... matmul's output, those of attention kernels and exchanges, and the
+    layer's input (torchtitan's ``SelectiveAC``, ``distributed/activation_checkpoint.py``). Compiled
+    layers drop outputs that backward has no use for: of the last projection of a block, which only
+    the residual stream reads.
+    """
+    blocks = [block_memory(block, basis) for _, block in layer.blocks]
+    matmuls = [tensor for one in blocks for tensor in one.matmul_outputs]
+    kept = [t for t in matmuls[::2] if not (basis.compiled and t.name.endswith(".projected"))]
+    kernels = (tensor for one in blocks for tensor in one.kernel_outputs)
+    return (*checkpoint_tensors(basis), *kept, *kernels)
+
+
+def head_tensors(basis: LayerBasis) -> tuple[SavedTensor, ...]:
+    """What the final norm and the output projection keep, without logits.
+
+    They are no part of a compiled layer, so that the final norm is one kernel only where the engine
+    itself has such a kernel.
+    """
+    outside = replace(basis, norm_kernel=basis.outer_norm_kernel)
+    if basis.adapter is not None:
+        return kept_beside_adapters(
+            norm_tensors("final_norm", basis.hidden_size, outside), basis.adapter
+        )
     return (
-        *_norm("final_norm", model, numerics, profile),
-        _linear_input("head.input", model.hidden_size, 1, numerics, profile),
+        *norm_tensors("final_norm", basis.hidden_size, outside),
+        linear_input("head.input", basis.hidden_size, 1, basis),
     )
 
 
-def _norm(
-    name: str, model: ModelSpec, numerics: Numerics, profile: EngineProfile
-) -> tuple[SavedTensor, ...]:
-    """A norm on the residual stream, without its output (which the next linear keeps).
-
-    Hugging Face's RMS norm computes in fp32 by hand: it keeps its input in fp32 (in fp32 that is
-    the residual stream itself), one 1/rms a token, and the normalised values. A fused norm keeps
-    its input and one or two statistics.
-    """
-    hidden = model.hidden_size
-    if model.norm == "layer_norm" or profile.fused_norms:
-        statistics = 2 if model.norm == "layer_norm" else 1
-        return (
-            SavedTensor(name=f"{name}.input", bytes_per_token=numerics.residual_bytes * hidden, split="sequence"),
-            SavedTensor(name=f"{name}.statistics", bytes_per_token=numerics.residual_bytes * statistics, split="sequence"),
-        )  # fmt: skip
-    return (
-        SavedTensor(name=f"{name}.input_fp32", bytes_per_token=FP32_BYTES * hidden, split="sequence"),
-        SavedTensor(name=f"{name}.inverse_rms", bytes_per_token=FP32_BYTES, split="sequence"),
-        SavedTensor(name=f"{name}.normalised", bytes_per_token=numerics.residual_bytes * hidden, split="sequence"),
-    )  # fmt: skip
-
-
-def _linear_input(
-    name: str, width: int, consumers: int, numerics: Numerics, profile: EngineProfile
-) -> SavedTensor:
-    """The input shared by ``consumers`` column-parallel linears; autocast copies it for each."""
-    copies = consumers if numerics.is_autocast else 1
-    split: Split = "whole" if profile.saves_gathered_inputs else "sequence"
-    return SavedTensor(
-        name=name, bytes_per_token=numerics.compute_bytes * width * copies, split=split
-    )
-
-
-def _attention(
-    attention: AttentionSpec, model: ModelSpec, numerics: Numerics, profile: EngineProfile
-) -> tuple[SavedTensor, ...]:
-    """A flash kernel: q, k, v, its output (the input of the output projection) and log-sum-exp."""
-    element = numerics.compute_bytes
-    query = attention.num_attention_heads * attention.head_dim
-    key = attention.num_key_value_heads * attention.head_dim
-    consumers = 1 if model.norm == "layer_norm" else 3
-    tensors = [
-        _linear_input("attention.input", model.hidden_size, consumers, numerics, profile),
-        SavedTensor(name="attention.q", bytes_per_token=element * query, split="tp"),
-        SavedTensor(name="attention.k", bytes_per_token=element * key, split="tp"),
-        SavedTensor(name="attention.v", bytes_per_token=element * key, split="tp"),
-        SavedTensor(name="attention.out", bytes_per_token=element * query, split="tp"),
-        SavedTensor(name="attention.log_sum_exp", bytes_per_token=FP32_BYTES * attention.num_attention_heads, split="tp"),
-    ]  # fmt: skip
-    if attention.qk_norm:
-        heads = attention.num_attention_heads + attention.num_key_value_heads
-        tensors += [
-            SavedTensor(name="attention.qk_norm_input_fp32", bytes_per_token=FP32_BYTES * (query + key), split="tp"),
-            SavedTensor(name="attention.qk_norm_inverse_rms", bytes_per_token=FP32_BYTES * heads, split="tp"),
-            SavedTensor(name="attention.qk_normalised", bytes_per_token=element * (query + key), split="tp"),
-        ]  # fmt: skip
-    return tuple(tensors)
-
-
-def _mlp(
-    mlp: MlpSpec, model: ModelSpec, numerics: Numerics, profile: EngineProfile
-) -> tuple[SavedTensor, ...]:
-    """Gated: gate, activated gate, up and their product. Plain: the five of ``gelu_new`` (input,
-    half of it, tanh, one plus tanh, output), or input and output of a fused activation."""
-    element = numerics.compute_bytes
-    names: tuple[str, ...]
-    if mlp.gated:
-        names, consumers = ("gate", "activated", "up", "product"), 2
-    elif profile.fused_activations:
-        names, consumers = ("up", "activated"), 1
-    else:
-        names, consumers = ("up", "half", "tanh", "one_plus_tanh", "activated"), 1
-    return (
-        _linear_input("mlp.input", model.hidden_size, consumers, numerics, profile),
-        *(
-            SavedTensor(name=f"mlp.{name}", bytes_per_token=element * mlp.intermediate_size, split="tp")
-            for name in names
-        ),
-    )  # fmt: skip
-
-
-def backward_bytes(layer: LayerSpec, model: ModelSpec, numerics: Numerics) -> BytesPerToken:
-    """The gradients alive at once while backward passes one layer, beyond what forward kept.
-
-    The residual stream's gradient lives throughout; beside it the largest of: the MLP (gradients of
-    product, activated gate and up), attention (gradients of q, k, v and of its output), and an
-    eager norm's fp32 chain (three tensors of the hidden size).
-    """
-    hidden = model.hidden_size
-    attention, mlp = layer.attention, layer.mlp
-    element = numerics.compute_bytes
-    query = attention.num_attention_heads * attention.head_dim
-    key = attention.num_key_value_heads * attention.head_dim
-    in_mlp = BytesPerToken(tp=element * mlp.intermediate_size * (3 if mlp.gated else 4))
-    in_attention = BytesPerToken(tp=element * (2 * query + 2 * key))
-    in_norm = BytesPerToken(sequence=3 * FP32_BYTES * hidden)
-    largest = max(in_mlp, in_attention, in_norm, key=lambda b: b.tp + b.sequence)
-    return largest + BytesPerToken(sequence=numerics.residual_bytes * hidden)
+def _gradients(layer: LayerSpec, basis: LayerBasis) -> BytesPerToken:
+    """The residual stream's gradient lives throughout; beside it the largest of what each block
+    makes and of a norm (an eager one: three fp32 tensors of the hidden size)."""
+    each = 2 * basis.compute_bytes if basis.norm_kernel == "fused" else 3 * FP32_BYTES
+    candidates = [block_memory(block, basis).gradients for _, block in layer.blocks]
+    candidates.append(BytesPerToken(sequence=float(each * basis.hidden_size)))
+    largest = max(candidates, key=lambda one: one.undivided)
+    return largest + BytesPerToken(sequence=float(basis.residual_bytes * basis.hidden_size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,18 +171,37 @@ class LossBytes:
     Attributes:
         kept: from forward to backward of a micro-batch: the fp32 log-probabilities.
         forward, backward: what comes on top while the loss, or its gradient, is computed.
+        gradient: of the gradient that goes back into the head, and is left then.
     """
 
-    kept: int
-    forward: int
-    backward: int
+    kept: float
+    forward: float
+    backward: float
+    gradient: float
 
 
-def loss_bytes(precision: PrecisionSpec) -> LossBytes:
-    """PyTorch's ``cross_entropy`` on logits upcast to fp32.
+def loss_bytes(
+    precision: PrecisionSpec, kind: LossKind = "plain", *, divided: bool = False
+) -> LossBytes:
+    """The loss over logits in the compute type.
 
-    Forward makes the fp32 copy (none in fp32); backward holds the gradients of the
-    log-probabilities and of the fp32 logits.
+    ``plain``, PyTorch's ``cross_entropy`` on logits upcast to fp32: forward makes the fp32 copy
+    (none in fp32); backward holds the gradients of the log-probabilities and of the fp32 logits.
+    Over divided logits (``loss_parallel``, ``torch/distributed/tensor/parallel/loss.py``) both make
+    one fp32 tensor more. ``fused``: one kernel each way, which keeps the logits and a few figures a
+    token, and whose gradient is in the compute type. ``chunked``: no logits of the whole
+    micro-batch exist; the gradient of the hidden states is made chunk by chunk.
     """
-    upcast = 0 if precision.compute_bytes == FP32_BYTES else FP32_BYTES
-    return LossBytes(kept=FP32_BYTES, forward=upcast, backward=2 * FP32_BYTES)
+    element = precision.compute_bytes
+    if kind == "chunked":
+        return LossBytes(kept=0.0, forward=0.0, backward=0.0, gradient=0.0)
+    if kind == "fused":
+        return LossBytes(kept=element, forward=0.0, backward=element, gradient=element)
+    upcast = 0 if element == FP32_BYTES else FP32_BYTES
+    more = FP32_BYTES if divided else 0
+    return LossBytes(
+        kept=FP32_BYTES,
+        forward=upcast + more,
+        backward=2 * FP32_BYTES + more,
+        gradient=element,
+    )

@@ -29,6 +29,13 @@ class StepColumns:
         shards_optimizer, shards_parameters: whether ZeRO divides them (stages 1; 2 and 3).
         frees_after_forward: whether gathered parameters are dropped between forward and backward.
         keeps_gradients: whether FSDP2's hooks keep whole gradients until the last micro-batch.
+        recompute: whether all layers are recomputed in full.
+        policy: index into ``candidates.RECOMPUTE``; ``recompute_layers`` its number of layers.
+        expert_split: ranks over which ep and etp divide the experts of a layer (tp where the layout
+            has no expert parallelism).
+        expert_shard: ranks over which ZeRO divides the states of one rank's experts.
+        dispatch_split: by how much expert parallelism over tp's ranks divides the copies of tokens
+            that one rank's experts receive.
     """
 
     tp: IntArray
@@ -45,6 +52,11 @@ class StepColumns:
     frees_after_forward: BoolArray
     keeps_gradients: BoolArray
     recompute: BoolArray
+    policy: IntArray
+    recompute_layers: IntArray
+    expert_split: IntArray
+    expert_shard: IntArray
+    dispatch_split: FloatArray
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -64,6 +76,9 @@ def step_columns(
     combined = ((c.tp > 1) | (c.pp > 1)) & profile.replicates_through_fsdp
     through_fsdp = (data_parallel > 1) & (shards_parameters | combined)
     kept_by_pipeline = (c.pp > 1) & profile.pipeline_keeps_unsharded
+    etp = np.where(c.ep > 1, c.etp, c.tp)
+    expert_split = c.ep * etp
+    fold = np.prod([getattr(c, axis) for axis in profile.expert_fold], axis=0)
     reduces_once = ~shards_parameters | (not profile.reduces_each_micro_batch)
     return StepColumns(
         tp=c.tp,
@@ -80,6 +95,11 @@ def step_columns(
         frees_after_forward=c.zero_stage >= 3,
         keeps_gradients=through_fsdp & (kept_by_pipeline | ((micro_batches > 1) & reduces_once)),
         recompute=c.recompute == RECOMPUTE.index("full"),
+        policy=c.recompute,
+        recompute_layers=c.recompute_layers,
+        expert_split=expert_split,
+        expert_shard=np.where(c.zero_stage > 0, np.maximum(1, fold // expert_split), 1),
+        dispatch_split=c.tp / etp,
     )
 
 

@@ -1,9 +1,8 @@
 """Which models the memory and time model covers; any other is refused, never estimated wrongly."""
 
 from meshfit.errors import InputError
-from meshfit.workload.blocks.attention import AttentionSpec
-from meshfit.workload.blocks.feed_forward import MlpSpec
-from meshfit.workload.model import LayerSpec, ModelSpec
+from meshfit.predict.blocks import is_covered
+from meshfit.workload.model import ModelSpec
 
 COVERED_SCHEDULES: tuple[str, ...] = ("gpipe", "1f1b", "interleaved_1f1b")
 COVERED_RECOMPUTE: tuple[str, ...] = ("none", "full")
@@ -21,29 +20,22 @@ def require_covered(model: ModelSpec) -> None:
 
 
 def why_not_covered(model: ModelSpec) -> str | None:
-    """None for a decoder whose layers are softmax attention and a dense MLP; else what it has
-    beside them (other blocks, an encoder, a tower)."""
-    others = dict.fromkeys(
+    """None for a decoder of blocks that ``predict.blocks`` knows; else what it has beside them."""
+    unknown = dict.fromkeys(
         f"{name} {type(block).__name__.removesuffix('Spec')}"
         for layer in model.layers
         for name, block in layer.blocks
-        if not isinstance(block, AttentionSpec | MlpSpec)
+        if not is_covered(block)
     )
-    if others:
-        return _refusal(model, f"{', '.join(others)} layers")
-    if not all(_is_dense(layer) for layer in model.layers):
-        return _refusal(model, "layers without both attention and an MLP")
+    if unknown:
+        return _refusal(model, f"{', '.join(unknown)} layers")
     if model.encoder:
-        return _refusal(model, "an encoder")
-    if any(tower.counted for tower in model.towers):
-        return _refusal(model, f"a tower ({model.towers[0].name})")
+        return _refusal(model, "an encoder, whose tokens a workload does not count")
+    unsized = [tower.name for tower in model.towers if tower.tensors is None]
+    if unsized:
+        return _refusal(model, f"a tower of unknown size ({unsized[0]})")
     return None
 
 
-def _is_dense(layer: LayerSpec) -> bool:
-    kinds = [type(block) for _, block in layer.blocks]
-    return kinds == [AttentionSpec, MlpSpec]
-
-
 def _refusal(model: ModelSpec, has: str) -> str:
-    return f"the memory model covers dense attention models so far; {model.name} has {has}"
+    return f"the memory model does not cover {model.name}: it has {has}"

@@ -1,11 +1,12 @@
 """Layouts that share a pipeline and a way of computing: the unit in which tier 1 works."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from meshfit.cluster.topology import AcceleratorSpec
 from meshfit.mesh.candidates import Candidates
-from meshfit.predict.activations import Numerics
 from meshfit.predict.columns import StepColumns
+from meshfit.predict.layer_basis import LayerBasis, Numerics, layer_basis
 from meshfit.predict.schedule import Pipeline
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import ModelSpec
@@ -28,6 +29,12 @@ class LayoutGroup:
     candidates: Candidates
     columns: StepColumns
     accelerator: AcceleratorSpec | None = None
+
+    @cached_property
+    def layer_basis(self) -> LayerBasis:
+        """What decides which tensors a layer keeps."""
+        on_cpu = self.accelerator is not None and self.accelerator.device_type == "cpu"
+        return layer_basis(self.model, self.training, self.profile, self.numerics, on_cpu=on_cpu)
 
     def __len__(self) -> int:
         return len(self.columns)

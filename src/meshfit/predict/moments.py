@@ -1,0 +1,40 @@
+"""The moments of one micro-batch at which memory may peak."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+MOMENTS: tuple[str, ...] = (
+    "head",
+    "loss",
+    "head_backward",
+    "backward_start",
+    "layer_passed",
+    "backward_end",
+    "optimizer",
+)
+"""All of one micro-batch while the schedule has most in flight. ``head``: the logits are made.
+``loss``: gradients of the logits. ``head_backward``: the head's gradient. ``backward_start``: inside
+the last layer. ``layer_passed``: its gradients are whole and about to be reduced.
+``backward_end``: inside the first layer, with all gradients. ``optimizer``: states and the step's
+temporaries. Between the last two of backward memory changes linearly with the layers passed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Bytes of one category at every moment of ``MOMENTS``."""
+
+    head: FloatArray
+    loss: FloatArray
+    head_backward: FloatArray
+    backward_start: FloatArray
+    layer_passed: FloatArray
+    backward_end: FloatArray
+    optimizer: FloatArray
+
+    def stacked(self) -> FloatArray:
+        """[moments, N]."""
+        return np.stack([getattr(self, name) for name in MOMENTS])
