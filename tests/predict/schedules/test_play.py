@@ -89,6 +89,14 @@ def test_a_rank_that_waits_for_its_sends_pays_for_each():
     assert more == pytest.approx(3 + 2 * 0.25)
 
 
+def test_a_rank_that_receives_in_its_turn_pays_for_each():
+    """GPipe's ranks wait for one transfer before each forward, and each backward."""
+    hidden = step_s("gpipe", 4, 1, 64, transfer=0.25)
+    in_turn = step_s("gpipe", 4, 1, 64, transfer=0.25, receives_late=True)
+    assert hidden == pytest.approx(3 * 67 + 2 * 3 * 0.25)
+    assert in_turn == pytest.approx(hidden + 2 * 63 * 0.25)
+
+
 def test_stages_of_different_length_wait_for_the_slowest():
     waves = waves_of("gpipe", 2, 1, 3)
     seconds = np.where(waves.stage == 1, 2.0, 1.0) * np.where(waves.kind == FORWARD, 1.0, 2.0)

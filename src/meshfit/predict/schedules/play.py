@@ -14,25 +14,37 @@ FloatArray = NDArray[np.float64]
 class Played:
     """Seconds from the start of the step, [actions, N], in the order of the waves.
 
-    ``released`` is when the rank can go on: later than ``finish`` where it waits for its send.
+    ``arrived`` is when what an action takes is there; ``released`` when the rank can go on: later
+    than ``finish`` where it waits for its send.
     """
 
+    arrived: FloatArray
     start: FloatArray
     finish: FloatArray
     released: FloatArray
 
 
 def play(
-    waves: Waves, duration: FloatArray, transfer: FloatArray, *, waits_for_sends: bool = False
+    waves: Waves,
+    duration: FloatArray,
+    transfer: FloatArray,
+    *,
+    ready: FloatArray | None = None,
+    receives_late: bool = False,
+    waits_for_sends: bool = False,
 ) -> Played:
     """Run a program, every rank in its order, every action when what it takes has arrived.
 
     Args:
         duration: seconds of every action, [actions, N].
         transfer: seconds from the end of an action to its result on another rank, [N].
+        ready: before which an action cannot start for other reasons, [actions, N].
+        receives_late: whether a transfer starts only when the rank that takes it has nothing else
+            to do before, instead of as soon as it can be sent.
         waits_for_sends: whether a rank goes on only when what it sent has arrived.
     """
     count, layouts = duration.shape
+    arrived = np.empty((count, layouts))
     start = np.empty((count, layouts))
     finish = np.zeros((count + 1, layouts))
     released = np.zeros((count + 1, layouts)) if waits_for_sends else finish
@@ -40,9 +52,14 @@ def play(
     held = np.where(waves.sends[:, None], transfer, 0.0) if waits_for_sends else None
     for low, high in zip(waves.bounds[:-1], waves.bounds[1:], strict=True):
         wave = slice(low, high)
-        arrived = finish[waves.source[wave]] + delay[wave]
-        np.maximum(released[waves.before[wave]], arrived, out=start[wave])
+        sent = finish[waves.source[wave]]
+        if receives_late:
+            sent = np.maximum(sent, finish[waves.before[wave]])
+        np.add(sent, delay[wave], out=arrived[wave])
+        np.maximum(released[waves.before[wave]], arrived[wave], out=start[wave])
+        if ready is not None:
+            np.maximum(start[wave], ready[wave], out=start[wave])
         np.add(start[wave], duration[wave], out=finish[wave])
         if held is not None:
             np.add(finish[wave], held[wave], out=released[wave])
-    return Played(start=start, finish=finish[:count], released=released[:count])
+    return Played(arrived=arrived, start=start, finish=finish[:count], released=released[:count])

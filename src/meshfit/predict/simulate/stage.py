@@ -1,0 +1,195 @@
+"""What one virtual stage takes in each of its passes, by term."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.predict.compute import PartTime, head_time
+from meshfit.predict.group import LayoutGroup
+from meshfit.predict.parameters import ends_parameters, on_rank
+from meshfit.predict.schedule import Chunk, RankShape
+from meshfit.predict.simulate.streams import Streams, Unit, run_streams
+from meshfit.predict.step import (
+    LayerCost,
+    Machine,
+    Terms,
+    embedding_exchange,
+    gather_s,
+    head_exchange,
+    reduce_s,
+)
+from meshfit.workload.model import LayerSpec
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageCost:
+    """One virtual stage, in seconds by term (``step.TERMS``), for N layouts.
+
+    Attributes:
+        forward, backward: of one micro-batch.
+        weight: what of the backward's computation makes gradients of weights alone.
+        first, last: what the first forward and the last backward have beyond the others: gathers
+            and scatters of states that stay whole between them.
+        forward_streams, backward_streams: layer by layer, where states are sharded.
+    """
+
+    forward: Terms
+    backward: Terms
+    weight: FloatArray
+    first: Terms = field(default_factory=dict)
+    last: Terms = field(default_factory=dict)
+    forward_streams: Streams | None = None
+    backward_streams: Streams | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """A layer or the head: both passes, and the states that it shards."""
+
+    time: PartTime
+    forward: Terms
+    backward: Terms
+    recomputed: FloatArray
+    gather: FloatArray
+    reduce: FloatArray
+
+
+def stage_cost(
+    chunk: Chunk, layers: Mapping[LayerSpec, LayerCost], group: LayoutGroup, machine: Machine
+) -> StageCost:
+    """Costs of a virtual stage; its layers of a kind stand together, in the model's order of kinds."""
+    parts = _parts(chunk, layers, group, machine)
+    forward: Terms = {}
+    backward: Terms = {}
+    for part in parts:
+        add(forward, {"compute": part.time.forward, **part.forward})
+        add(backward, {"compute": part.time.backward, "recompute": part.recomputed})
+        add(backward, part.backward)
+    if chunk.has_embedding:
+        add(forward, embedding_exchange(group, machine))
+    weight = sum((part.time.weight for part in parts), start=np.zeros(len(group)))
+    whole = StageCost(forward=forward, backward=backward, weight=weight)
+    if machine.axes.states.is_single or not parts:
+        return whole
+    return _with_sharding(whole, chunk, parts, group, machine)
+
+
+def add(terms: Terms, more: Mapping[str, FloatArray]) -> None:
+    """Add seconds by term."""
+    for name, seconds in more.items():
+        terms[name] = terms.get(name, 0.0) + seconds
+
+
+def seconds_of(terms: Mapping[str, FloatArray], group: LayoutGroup) -> FloatArray:
+    """All of them together."""
+    return sum(terms.values(), start=np.zeros(len(group)))
+
+
+def _parts(
+    chunk: Chunk, layers: Mapping[LayerSpec, LayerCost], group: LayoutGroup, machine: Machine
+) -> list[_Part]:
+    parts = [
+        _Part(
+            time=cost.time,
+            forward=cost.forward,
+            backward=_sum(cost.backward, cost.again),
+            recomputed=cost.recomputed,
+            gather=cost.gather,
+            reduce=cost.reduce,
+        )
+        for kind, count in chunk.layers
+        for cost in [layers[kind]] * count
+    ]
+    if chunk.has_head:
+        forward, backward = head_exchange(group, machine)
+        nothing = np.zeros(len(group))
+        head = _Part(
+            time=head_time(group, machine.rates),
+            forward=forward,
+            backward=backward,
+            recomputed=nothing,
+            gather=nothing,
+            reduce=nothing,
+        )
+        parts.append(head)
+    return parts
+
+
+def _sum(terms: Terms, more: Terms) -> Terms:
+    result = dict(terms)
+    add(result, more)
+    return result
+
+
+def _with_sharding(
+    whole: StageCost, chunk: Chunk, parts: list[_Part], group: LayoutGroup, machine: Machine
+) -> StageCost:
+    """Add what gathers and scatters of sharded states expose.
+
+    Stage 2 gathers once a micro-batch, stage 3 again in backward. Embedding and head are gathered
+    together before the first layer and scattered after the last, with nothing to hide under. Where
+    parameters stay gathered or gradients whole over the step, that is the first forward's and the
+    last backward's.
+    """
+    columns = group.columns
+    ends = on_rank(ends_parameters(RankShape(rank=0, chunks=(chunk,)), group.model), columns.tp)
+    root_gather, root_reduce = gather_s(ends, group, machine), reduce_s(ends, group, machine)
+    nothing = np.zeros(len(group))
+    forward = _run([_forward_unit(part, group) for part in parts], group, machine)
+    gathered = root_gather + forward.gather_wait + _lost(forward, machine)
+    backward = _run([_backward_unit(part, group) for part in reversed(parts)], group, machine)
+    reduces = sum((part.reduce for part in parts), start=nothing) + root_reduce
+    once = columns.keeps_gradients & ~columns.frees_after_forward & (columns.pp > 1)
+    keeps = columns.keeps_gradients
+    return StageCost(
+        forward=_sum(whole.forward, {"all_gather.dp_shard": np.where(once, 0.0, gathered)}),
+        backward=_sum(
+            whole.backward,
+            {
+                "all_gather.dp_shard": backward.gather_wait + _lost(backward, machine),
+                "reduce_scatter.dp_shard": np.where(keeps, 0.0, backward.reduce_wait + root_reduce),
+            },
+        ),
+        weight=whole.weight,
+        first={"all_gather.dp_shard": np.where(once, gathered, 0.0)},
+        last={"reduce_scatter.dp_shard": np.where(keeps, reduces, 0.0)},
+        forward_streams=forward,
+        backward_streams=backward,
+    )
+
+
+def _run(units: list[Unit], group: LayoutGroup, machine: Machine) -> Streams:
+    prefetched = group.profile.live_unsharded_blocks - 1
+    overlap = machine.overlap if prefetched else 0.0
+    return run_streams(units, overlap=overlap, prefetched=max(1, prefetched))
+
+
+def _forward_unit(part: _Part, group: LayoutGroup) -> Unit:
+    return Unit(
+        compute=part.time.forward,
+        exposed=seconds_of(part.forward, group),
+        gather=part.gather,
+        reduce=np.zeros(len(group)),
+    )
+
+
+def _backward_unit(part: _Part, group: LayoutGroup) -> Unit:
+    columns = group.columns
+    return Unit(
+        compute=part.time.backward + part.recomputed,
+        exposed=seconds_of(part.backward, group),
+        gather=np.where(columns.frees_after_forward, part.gather, 0.0),
+        reduce=np.where(columns.keeps_gradients, 0.0, part.reduce),
+    )
+
+
+def _lost(streams: Streams, machine: Machine) -> FloatArray:
+    """Computation lost beside the communication that it hides."""
+    spans = (*streams.gathers, *streams.reduces)
+    carried = sum((span.end - span.start for span in spans), start=np.zeros_like(spans[0].end))
+    shown = streams.gather_wait + streams.reduce_wait
+    return np.asarray(machine.contention * np.maximum(0.0, carried - shown))
