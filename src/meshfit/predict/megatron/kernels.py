@@ -56,7 +56,7 @@ def attention_kernel(group: LayoutGroup) -> Kernel:
     return "flash" if is_before_hopper(accelerator) else "cudnn"
 
 
-def workspace_bytes(group: LayoutGroup) -> int:
+def workspace_bytes(group: LayoutGroup, *, has_experts: bool) -> int:
     """cuBLAS workspaces that PyTorch and Transformer Engine hold as tensors."""
     options, is_small = group.profile.megatron, is_before_hopper(group.accelerator)
     of_torch = SMALL_WORKSPACE_BYTES if is_small and not options.deterministic else WORKSPACE_BYTES
@@ -66,6 +66,6 @@ def workspace_bytes(group: LayoutGroup) -> int:
     streams = 1
     if group.training.runtime.overlap_tensor_parallel:
         streams += OVERLAP_STREAMS
-    if options.grouped_experts and group.model.moe is not None:
+    if options.grouped_experts and has_experts:
         streams += GROUPED_STREAMS
     return BLAS_HANDLES * of_torch + streams * of_engine

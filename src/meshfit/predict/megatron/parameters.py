@@ -24,7 +24,7 @@ class Parameters:
 
     Attributes:
         sharded: over tp.
-        key_value: over tp, but no further than into single key/value heads.
+        key_value: over tp, but no further than into ``key_value_heads``.
         replicated: over nothing.
         experts: over ep and etp.
         expert_replicated: over ep alone.
@@ -34,6 +34,7 @@ class Parameters:
 
     sharded: int = 0
     key_value: int = 0
+    key_value_heads: int = 1
     replicated: int = 0
     experts: int = 0
     expert_replicated: int = 0
@@ -43,6 +44,7 @@ class Parameters:
         return Parameters(
             sharded=self.sharded + other.sharded,
             key_value=self.key_value + other.key_value,
+            key_value_heads=max(self.key_value_heads, other.key_value_heads),
             replicated=self.replicated + other.replicated,
             experts=self.experts + other.experts,
             expert_replicated=self.expert_replicated + other.expert_replicated,
@@ -53,6 +55,7 @@ class Parameters:
         return Parameters(
             sharded=self.sharded * count,
             key_value=self.key_value * count,
+            key_value_heads=self.key_value_heads,
             replicated=self.replicated * count,
             experts=self.experts * count,
             expert_replicated=self.expert_replicated * count,
@@ -76,11 +79,9 @@ def on_rank(parameters: Parameters, group: LayoutGroup) -> RankParameters:
     """Divide them as every layout of ``group`` does."""
     candidates = group.candidates
     tp, ep, etp = candidates.tp, candidates.ep, candidates.etp
-    attention = group.model.find(AttentionSpec)
-    heads = attention.num_key_value_heads if attention else 1
     dense = (
         parameters.sharded / tp
-        + parameters.key_value / np.minimum(tp, heads)
+        + parameters.key_value / np.minimum(tp, parameters.key_value_heads)
         + parameters.replicated
         + parameters.vocabulary_rows * vocabulary_on_rank(group)
     )
@@ -114,10 +115,16 @@ def rank_parameters(shape: RankShape, model: ModelSpec) -> Parameters:
     return total + Parameters(vocabulary_rows=_vocabulary_matrices(shape, model))
 
 
-@lru_cache(maxsize=1024)
 def layer_parameters(layer: LayerSpec, model: ModelSpec) -> Parameters:
     """One layer: its blocks and its norms."""
-    return _sorted(counts.layer_tensors(layer, model.hidden_size, model.vectors_per_norm))
+    return _layer_parameters(layer, model.hidden_size, model.vectors_per_norm)
+
+
+@lru_cache(maxsize=1024)
+def _layer_parameters(layer: LayerSpec, hidden_size: int, norm_vectors: int) -> Parameters:
+    attention = layer.find(AttentionSpec)
+    heads = Parameters(key_value_heads=attention.num_key_value_heads if attention else 1)
+    return heads + _sorted(counts.layer_tensors(layer, hidden_size, norm_vectors))
 
 
 def _sorted(tensors: Iterable[Tensor]) -> Parameters:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.group import LayoutGroup
-from meshfit.workload.blocks.attention import AttentionSpec
 
 FloatArray = NDArray[np.float64]
 
@@ -81,17 +80,15 @@ class RankTokens:
         return len(self.by_split["whole"])
 
 
-def rank_tokens(group: LayoutGroup) -> RankTokens:
+def rank_tokens(group: LayoutGroup, key_value_heads: int) -> RankTokens:
     """Derive them. Tokens are routed evenly over experts."""
     columns, candidates = group.columns, group.candidates
     tokens, tp = columns.tokens, columns.tp
-    attention = group.model.find(AttentionSpec)
-    groups = attention.num_key_value_heads if attention else 1
     local = tokens / columns.sequence_split
     return RankTokens(
         by_split={
             "tp": tokens / tp,
-            "kv": tokens / np.minimum(tp, groups),
+            "kv": tokens / np.minimum(tp, key_value_heads),
             "sequence": local,
             "whole": tokens,
             "batched": np.where(candidates.micro_batch_size > 1, tokens / tp, 0.0),

@@ -1,0 +1,85 @@
+"""What autograd keeps on one pipeline rank, and what is made again before backward."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.mesh.candidates import RECOMPUTE
+from meshfit.predict.megatron.attention import FP32_BYTES
+from meshfit.predict.megatron.rank import MegatronRank
+from meshfit.predict.megatron.tensors import Saved, total
+from meshfit.predict.schedule import Chunk
+
+FloatArray = NDArray[np.float64]
+
+FULL, BLOCK, SELECTIVE = (RECOMPUTE.index(name) for name in ("full", "block", "selective"))
+
+
+def kept(rank: MegatronRank) -> FloatArray:
+    """Of all micro-batches in flight."""
+    each = (chunk_kept(rank, chunk) for chunk in rank.shape.chunks)
+    return np.asarray(sum(n * bytes_ for n, bytes_ in zip(rank.micro_batches, each, strict=True)))
+
+
+def chunk_kept(rank: MegatronRank, chunk: Chunk) -> FloatArray:
+    """Of one micro-batch on one virtual stage.
+
+    A stage's output is freed once it is sent (``deallocate_pipeline_outputs``); its input is what
+    the first layer keeps.
+    """
+    is_selective = rank.group.candidates.recompute == SELECTIVE
+    bytes_, before = rank.nothing, 0
+    for layer, count in chunk.layers:
+        kind = rank.kinds[layer]
+        whole, inputs = _recomputed_layers(rank, count, before)
+        each = kind.kept - np.where(is_selective, kind.dropped, 0.0)
+        bytes_ = bytes_ + (count - whole) * each + inputs * rank.boundary
+        before += count
+    if chunk.has_embedding and rank.settings.hidden_dropout:
+        mask = Saved(name="embedding.mask", bytes_per_token=rank.hidden_size, split="sequence")
+        bytes_ = bytes_ + total([mask]).on_rank(rank.tokens)
+    if chunk.has_head:
+        bytes_ = bytes_ + head_kept(rank)
+    return bytes_
+
+
+def head_kept(rank: MegatronRank) -> FloatArray:
+    """Input, statistics and output of the final norm."""
+    settings = rank.settings
+    wide = 2 * settings.element_bytes * rank.hidden_size
+    narrow = FP32_BYTES * settings.norm_statistics
+    tensor = Saved(name="final_norm", bytes_per_token=wide + narrow, split="sequence")
+    return total([tensor]).on_rank(rank.tokens)
+
+
+def recomputed(rank: MegatronRank) -> FloatArray:
+    """What is made again before the backward of one checkpoint: the layers of one, or the parts
+    that selective recomputation dropped in one layer."""
+    recompute, layers = rank.group.candidates.recompute, rank.group.candidates.recompute_layers
+    whole, part = rank.nothing, rank.nothing
+    for kind in rank.kinds.values():
+        whole, part = np.maximum(whole, kind.kept), np.maximum(part, kind.dropped)
+    largest = max((chunk.num_layers for chunk in rank.shape.chunks), default=0)
+    at_once = np.minimum(layers, largest)
+    return np.select(
+        [recompute == FULL, (recompute == BLOCK) & (layers > 0), recompute == SELECTIVE],
+        [whole * at_once - rank.boundary, whole - rank.boundary, part],
+        default=0.0,
+    )
+
+
+def backward(rank: MegatronRank) -> FloatArray:
+    """The most that the backward of one layer holds beyond what is kept."""
+    return np.maximum.reduce([rank.nothing, *(kind.backward for kind in rank.kinds.values())])
+
+
+def _recomputed_layers(
+    rank: MegatronRank, count: int, before: int
+) -> tuple[FloatArray, FloatArray]:
+    """Of ``count`` layers of a stage with ``before`` others in front: how many are recomputed as a
+    whole, and how many inputs are kept for that (one for every ``recompute_layers`` layers under
+    ``full``, one each under ``block``)."""
+    recompute, layers = rank.group.candidates.recompute, rank.group.candidates.recompute_layers
+    first = np.clip(layers - before, 0, count)
+    whole = np.where(recompute == FULL, count, np.where(recompute == BLOCK, first, 0))
+    inputs = np.where(recompute == FULL, np.ceil(count / np.maximum(layers, 1)), whole)
+    return whole, inputs
