@@ -1,7 +1,7 @@
 """Tier 1: memory and step time of every candidate, in closed form."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +104,21 @@ class Estimates:
         }
         return Estimates(basis=self.basis, candidates=self.candidates.take(which), **rows)
 
+    def retimed(self, rows: IntArray, terms: FloatArray) -> "Estimates":
+        """The same with other seconds by ``TERMS``, uncorrected, of some rows."""
+        step = self.basis.calibration.step_time
+        time_terms = self.time_terms.copy()
+        time_terms[rows] = terms * step.factor
+        step_s = time_terms.sum(axis=1)
+        return replace(
+            self,
+            time_terms=time_terms,
+            step_low_s=step_s / step.spread,
+            step_middle_s=step_s,
+            step_high_s=step_s * step.spread,
+            tokens_per_s=self.basis.training.tokens_per_step / step_s,
+        )
+
     def prediction(self, index: int) -> Prediction:
         """One row, taken apart."""
         calibration = self.basis.calibration
@@ -183,7 +198,7 @@ def estimate(
     categories = np.zeros((count, len(MEMORY_CATEGORIES)))
     worst_rank = np.zeros(count, dtype=np.int64)
     terms = np.zeros((count, len(TERMS)))
-    for rows, group, machine in _with_machines(candidates, basis):
+    for rows, group, machine in groups_with_machines(candidates, basis):
         categories[rows], worst_rank[rows] = _memory(group)
         terms[rows] = step_terms(group, machine)
     terms *= basis.calibration.step_time.factor
@@ -193,15 +208,15 @@ def estimate(
 def step_seconds(candidates: Candidates, basis: Basis) -> FloatArray:
     """Seconds of one step of every candidate, without memory: what fits of constants repeat."""
     seconds = np.zeros(len(candidates))
-    for rows, group, machine in _with_machines(candidates, basis):
+    for rows, group, machine in groups_with_machines(candidates, basis):
         seconds[rows] = step_terms(group, machine).sum(axis=1)
     return seconds
 
 
-def _with_machines(
+def groups_with_machines(
     candidates: Candidates, basis: Basis
 ) -> Iterator[tuple[IntArray, LayoutGroup, Machine]]:
-    """The groups of ``_groups``, each with the machine as it sees it."""
+    """Rows and layouts that share a pipeline and numerics, each with the machine as they see it."""
     training, topology = basis.training, basis.topology
     rate = rates(
         topology.accelerator,
