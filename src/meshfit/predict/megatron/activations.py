@@ -43,12 +43,27 @@ def chunk_kept(rank: MegatronRank, chunk: Chunk) -> FloatArray:
 
 
 def head_kept(rank: MegatronRank) -> FloatArray:
-    """Input, statistics and output of the final norm."""
+    """Input, statistics and output of the final norm; heads for multi-token prediction."""
+    mtp, each = rank.group.model.mtp, total([_final_norm(rank)]).on_rank(rank.tokens)
+    if mtp is None:
+        return each
+    layers = sum((rank.kinds[layer].kept for layer in mtp.layers), start=rank.nothing)
+    entry = total([_mtp_entry(rank)]).on_rank(rank.tokens)
+    return np.asarray(each + mtp.depth * (entry + layers + each))
+
+
+def _final_norm(rank: MegatronRank) -> Saved:
     settings = rank.settings
     wide = 2 * settings.element_bytes * rank.hidden_size
     narrow = FP32_BYTES * settings.norm_statistics
-    tensor = Saved(name="final_norm", bytes_per_token=wide + narrow, split="sequence")
-    return total([tensor]).on_rank(rank.tokens)
+    return Saved(name="final_norm", bytes_per_token=wide + narrow, split="sequence")
+
+
+def _mtp_entry(rank: MegatronRank) -> Saved:
+    """The embedding and the hidden states that go into one such head, and both normalised, side by
+    side: what its projection keeps (``MultiTokenPredictionLayer``)."""
+    wide = 4 * rank.settings.element_bytes * rank.hidden_size
+    return Saved(name="mtp.entry", bytes_per_token=wide, split="sequence")
 
 
 def recomputed(rank: MegatronRank) -> FloatArray:

@@ -108,9 +108,9 @@ class MegatronRank:
 
     @cached_property
     def _layers(self) -> tuple[LayerSpec, ...]:
-        return tuple(
-            dict.fromkeys(layer for chunk in self.shape.chunks for layer, _ in chunk.layers)
-        )
+        mtp = self.group.model.mtp if self.has_head else None
+        stages = (layer for chunk in self.shape.chunks for layer, _ in chunk.layers)
+        return tuple(dict.fromkeys((*stages, *(mtp.layers if mtp else ()))))
 
     @property
     def _key_value_heads(self) -> int:

@@ -18,7 +18,7 @@ from meshfit.validate.profiles import MEGATRON
 from meshfit.validate.row_job import RowJob
 from meshfit.validate.rows import NotModelledError, TruthRow
 from meshfit.workload.blocks.tensor import Tensor, linear, lookup, norm
-from meshfit.workload.model import ModelSpec
+from meshfit.workload.model import LayerSpec, ModelSpec, MoeSpec, MtpSpec
 
 GPUS_OF_A_TEST_NODE = 8
 """Where the recipe does not give a node count: one DGX."""
@@ -118,9 +118,63 @@ def _model(row: TruthRow, arguments: Arguments) -> ModelSpec:
     if kind == "bert":
         binary = "bert-no-binary-head" not in arguments
         return model_of(row, extra=bert_extra(row.required("hidden"), binary), head_bias=True)
-    if kind not in ("gpt", row.text("model")):
+    if kind not in ("gpt", "moe", row.text("model")):
         raise NotModelledError(f"script not modelled: {kind}")
-    return model_of(row)
+    arch = row.text("arch").replace("moe", "dense")
+    dense = model_of(TruthRow({**row.columns, "arch": arch}))
+    return _with_mtp(_with_experts(dense, row, arguments), arguments)
+
+
+def _with_experts(model: ModelSpec, row: TruthRow, arguments: Arguments) -> ModelSpec:
+    """``model`` with experts in the layers that ``--moe-layer-freq`` names."""
+    if "num-experts" not in arguments:
+        return model
+    dense = model.layers[0]
+    width = int(arguments.get("moe-ffn-hidden-size", row.required("ffn_hidden")))
+    shared = int(arguments.get("moe-shared-expert-intermediate-size", 0))
+    experts = MoeSpec(
+        num_experts=int(arguments["num-experts"]),
+        experts_per_token=int(arguments.get("moe-router-topk", 2)),
+        expert=replace(dense.mlp, intermediate_size=width),
+        shared=replace(dense.mlp, intermediate_size=shared) if shared else None,
+        shared_gate="moe-shared-expert-gate" in arguments,
+    )
+    routed = LayerSpec(blocks=(dense.blocks[0], ("mlp", experts)))
+    has_experts = layers_with_experts(arguments.get("moe-layer-freq", "1"), len(model.layers))
+    layers = tuple(routed if has else dense for has in has_experts)
+    return replace(model, layers=layers)
+
+
+def layers_with_experts(pattern: str, num_layers: int) -> tuple[bool, ...]:
+    """``--moe-layer-freq``: every n-th layer from the first on, or a sum of lists times counts
+    (``([0]*3+[1]*58)``).
+
+    Raises:
+        NotModelledError: it is written otherwise, or has another number of layers.
+    """
+    if pattern.isdigit():
+        return tuple(index % int(pattern) == 0 for index in range(num_layers))
+    terms = re.findall(r"\[([01, ]+)\](?:\*(\d+))?", pattern)
+    flags = [
+        flag == "1"
+        for listed, times in terms
+        for flag in re.findall("[01]", listed) * int(times or 1)
+    ]
+    if len(flags) != num_layers:
+        raise NotModelledError(f"moe-layer-freq: {pattern}")
+    return tuple(flags)
+
+
+def _with_mtp(model: ModelSpec, arguments: Arguments) -> ModelSpec:
+    depth, hidden = int(arguments.get("mtp-num-layers", 0)), model.hidden_size
+    if not depth:
+        return model
+    names = ("enorm", "hnorm", "final_layernorm")
+    norms = (t for name in names for t in norm(name, hidden, vectors=model.vectors_per_norm))
+    entry = linear("eh_proj", 2 * hidden, hidden, split="column")
+    return replace(
+        model, mtp=MtpSpec(depth=depth, layers=model.layers[-1:], extra=(*norms, *entry))
+    )
 
 
 def bert_extra(hidden_size: int, binary_head: bool) -> tuple[Tensor, ...]:
