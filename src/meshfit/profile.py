@@ -28,6 +28,8 @@ class MegatronOptions:
         recompute_modules: what ``selective`` recomputes.
         recompute_uniform: whether ``full`` checkpoints groups of layers; else (``block``) the first
             layers of a stage one by one.
+        global_buffers: whether gathered inputs and attention scores of Megatron-Core's own layers
+            are written to buffers that stay (``GlobalMemoryBuffer``, since 2022).
         loss_kernel: the fused loss: ``native`` (compiled PyTorch) or ``te``.
         gradient_bytes: of one gradient in the buffer; None: 4 under bf16, the compute type's else.
         micro_batch_group: micro-batches that go through one virtual stage in a row; None: pp.
@@ -46,6 +48,7 @@ class MegatronOptions:
     attention_mask: bool = True
     recompute_modules: tuple[str, ...] = ("core_attn",)
     recompute_uniform: bool = True
+    global_buffers: bool = True
     loss_kernel: Literal["native", "te"] = "native"
     gradient_bytes: int | None = None
     micro_batch_group: int | None = None
@@ -102,7 +105,14 @@ class EngineProfile:
         gathers_logits: whether every tensor-parallel rank holds the logits of the whole vocabulary.
         saves_gathered_inputs: whether under sequence parallelism the gathered input of a linear is
             kept for backward (PyTorch), or gathered again (Megatron-Core).
-        fused_norms, fused_activations: whether one kernel computes them, keeping fewer tensors.
+        norm_kernel: how RMS norms compute: by hand in transformers' way, in several operations all in
+            fp32 (PyTorch's own up to 2.8), or in one kernel.
+        fused_activations: whether one kernel computes an activation, keeping fewer tensors.
+        compiles: whether layers go through ``torch.compile`` where a job does not say.
+        loss: the loss where a job does not say.
+        repeats_keys: whether keys and values are copied to the number of query heads before the
+            attention kernel.
+        keeps_dropout: whether the model's own dropout stays on in training.
         optimizer_temporary_moments: temporaries of the optimizer's step, in units of one moment of
             all parameters (PyTorch's ``foreach`` AdamW: 1; fused: 0).
         fused_layers: whether chains of elementwise kernels of a layer (norm, rotation, activation,
@@ -113,6 +123,8 @@ class EngineProfile:
         hides_pipeline_exchange: whether interleaved schedules send and receive under computation.
         stage_2_shards_parameters: whether ZeRO stage 2 keeps parameters in shards between steps
             (FSDP2 without resharding); else it shards gradients and optimizer alone (1910.02054).
+        scatters_pipeline_exchange: whether tensor-parallel ranks send a share each of what a stage
+            hands on, though every one of them holds all of it.
         scatters_gradients: whether stage 1 scatters gradients and gathers parameters; else it sums
             gradients everywhere and broadcasts.
         overlaps_gradients, overlaps_parameters: whether stage 0 and 1 reduce under backward, and
@@ -158,13 +170,18 @@ class EngineProfile:
     gradients_live_in_buckets: bool = True
     gathers_logits: bool = True
     saves_gathered_inputs: bool = True
-    fused_norms: bool = False
+    norm_kernel: Literal["by_hand", "fp32", "fused"] = "by_hand"
     fused_activations: bool = False
+    compiles: bool = False
+    loss: Literal["plain", "fused", "chunked"] = "plain"
+    repeats_keys: bool = False
+    keeps_dropout: bool = False
     optimizer_temporary_moments: int = 0
     fused_layers: bool = False
     attention: Literal["flash1", "flash", "cudnn", "unfused"] = "flash"
     hides_tensor_parallel_backward: bool = False
     hides_pipeline_exchange: bool = False
+    scatters_pipeline_exchange: bool = False
     stage_2_shards_parameters: bool = True
     scatters_gradients: bool = False
     overlaps_gradients: bool = True
