@@ -109,6 +109,9 @@ class EngineProfile:
             fp32 (PyTorch's own up to 2.8), or in one kernel.
         fused_activations: whether one kernel computes an activation, keeping fewer tensors.
         compiles: whether layers go through ``torch.compile`` where a job does not say.
+        root_stays_gathered: whether, under stage 3, embedding, head and last layer stay gathered from
+            forward to backward.
+        expandable_segments: whether its launcher asks for the allocator's expandable segments.
         loss: the loss where a job does not say.
         repeats_keys: whether keys and values are copied to the number of query heads before the
             attention kernel.
@@ -123,6 +126,8 @@ class EngineProfile:
         hides_pipeline_exchange: whether interleaved schedules send and receive under computation.
         stage_2_shards_parameters: whether ZeRO stage 2 keeps parameters in shards between steps
             (FSDP2 without resharding); else it shards gradients and optimizer alone (1910.02054).
+        recomputes_what_is_needed: whether recomputation stops before what no backward reads, a
+            layer's last matmul (``torch.utils.checkpoint``'s early stop).
         scatters_pipeline_exchange: whether tensor-parallel ranks send a share each of what a stage
             hands on, though every one of them holds all of it.
         scatters_gradients: whether stage 1 scatters gradients and gathers parameters; else it sums
@@ -173,6 +178,8 @@ class EngineProfile:
     norm_kernel: Literal["by_hand", "fp32", "fused"] = "by_hand"
     fused_activations: bool = False
     compiles: bool = False
+    root_stays_gathered: bool = False
+    expandable_segments: bool = False
     loss: Literal["plain", "fused", "chunked"] = "plain"
     repeats_keys: bool = False
     keeps_dropout: bool = False
@@ -182,6 +189,7 @@ class EngineProfile:
     hides_tensor_parallel_backward: bool = False
     hides_pipeline_exchange: bool = False
     scatters_pipeline_exchange: bool = False
+    recomputes_what_is_needed: bool = False
     stage_2_shards_parameters: bool = True
     scatters_gradients: bool = False
     overlaps_gradients: bool = True

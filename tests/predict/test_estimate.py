@@ -85,12 +85,11 @@ def test_calibration_moves_time_and_its_basis():
 
 
 def test_a_cuda_device_adds_what_the_allocator_and_the_driver_hold():
-    heavy = replace(NATIVE, allocator_overhead_fraction=0.1, context_bytes=10**9)
-    plain = found(KEYS[0]).prediction(0).memory
-    held = estimate(llama_8b(), SPEC, cluster(nodes=8), layouts(KEYS[0]), heavy)
-    memory = held.prediction(0).memory
-    assert memory.reserved == pytest.approx(1.1 * plain.allocated)
-    assert memory.context == 10**9
-    assert held.memory_middle_bytes[0] == pytest.approx(memory.total)
-    on_cpu = estimate(llama_8b(), SPEC, cluster(device_type="cpu"), layouts(KEYS[0]), heavy)
+    plain = found(KEYS[0])
+    memory = plain.prediction(0).memory
+    assert memory.reserved > memory.allocated
+    assert memory.context > 2**29
+    assert plain.memory_middle_bytes[0] == pytest.approx(memory.total)
+    on_cpu = estimate(llama_8b(), SPEC, cluster(device_type="cpu"), layouts(KEYS[0]), NATIVE)
     assert on_cpu.prediction(0).memory.reserved is None
+

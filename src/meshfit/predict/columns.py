@@ -74,7 +74,7 @@ def step_columns(
     state_shard = np.where(c.zero_stage > 0, c.dp_shard * c.cp, 1)
     shards_parameters = c.zero_stage >= 2
     combined = ((c.tp > 1) | (c.pp > 1)) & profile.replicates_through_fsdp
-    through_fsdp = (data_parallel > 1) & (shards_parameters | combined)
+    through_fsdp = (data_parallel * c.cp > 1) & (shards_parameters | combined)
     kept_by_pipeline = (c.pp > 1) & profile.pipeline_keeps_unsharded
     etp = np.where(c.ep > 1, c.etp, c.tp)
     expert_split = c.ep * etp

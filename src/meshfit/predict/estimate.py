@@ -73,6 +73,8 @@ class Estimates:
         memory_low_bytes, memory_middle_bytes, memory_high_bytes: total of the rank that holds
             most: reserved (allocated on CPU) plus context.
         memory_categories: its allocated bytes by ``MEMORY_CATEGORIES``, [N, categories].
+        memory_reserved, memory_context: on CUDA what its allocator holds, and what lies outside;
+            allocated bytes and 0 on CPU.
         worst_rank: which pipeline rank that is.
         step_low_s, step_middle_s, step_high_s: one optimizer step.
         time_terms: its seconds by ``TERMS``, [N, terms].
@@ -85,6 +87,8 @@ class Estimates:
     memory_middle_bytes: FloatArray
     memory_high_bytes: FloatArray
     memory_categories: FloatArray
+    memory_reserved: FloatArray
+    memory_context: FloatArray
     worst_rank: IntArray
     step_low_s: FloatArray
     step_middle_s: FloatArray
@@ -124,7 +128,12 @@ class Estimates:
         calibration = self.basis.calibration
         time = _time_breakdown(self.time_terms[index])
         return Prediction(
-            memory=_memory_breakdown(self.memory_categories[index], self.basis),
+            memory=_memory_breakdown(
+                self.memory_categories[index],
+                self.memory_reserved[index],
+                self.memory_context[index],
+                self.basis,
+            ),
             time=time,
             memory_total=Interval(
                 low=float(self.memory_low_bytes[index]),
@@ -149,9 +158,10 @@ class Estimates:
         ((_, group),) = _groups(row, self.basis)
         breakdowns = []
         for shape in group.pipeline.ranks:
-            categories = _rank_memory(shape, group).categories
-            by_category = np.array([categories[name][0] for name in MEMORY_CATEGORIES])
-            breakdowns.append(_memory_breakdown(by_category, self.basis))
+            rank = _rank_memory(shape, group)
+            by_category = np.array([rank.categories[name][0] for name in MEMORY_CATEGORIES])
+            reserved, context = _on_device(rank, self.basis)
+            breakdowns.append(_memory_breakdown(by_category, reserved[0], context[0], self.basis))
         return tuple(breakdowns)
 
     def _binding(self, index: int) -> str:
@@ -196,13 +206,17 @@ def estimate(
     )
     count = len(candidates)
     categories = np.zeros((count, len(MEMORY_CATEGORIES)))
+    reserved, context = np.zeros(count), np.zeros(count)
     worst_rank = np.zeros(count, dtype=np.int64)
     terms = np.zeros((count, len(TERMS)))
     for rows, group, machine in groups_with_machines(candidates, basis):
-        categories[rows], worst_rank[rows] = _memory(group)
+        fullest = _fullest(group, basis)
+        categories[rows], worst_rank[rows] = fullest.categories, fullest.rank
+        reserved[rows], context[rows] = fullest.reserved, fullest.context
         terms[rows] = step_terms(group, machine)
     terms *= basis.calibration.step_time.factor
-    return _with_intervals(categories, worst_rank, terms, candidates, basis)
+    memory = _Fullest(categories=categories, reserved=reserved, context=context, rank=worst_rank)
+    return _with_intervals(memory, terms, candidates, basis)
 
 
 def step_seconds(candidates: Candidates, basis: Basis) -> FloatArray:
@@ -313,27 +327,54 @@ def _rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     return pytorch_rank_memory(shape, group)
 
 
-def _memory(group: LayoutGroup) -> tuple[FloatArray, IntArray]:
-    """Categories [n, categories] of the rank that holds most, and which it is."""
+@dataclass(frozen=True, kw_only=True)
+class _Fullest:
+    """Memory of the rank that holds most, for every layout: [n, categories], and [n] each."""
+
+    categories: FloatArray
+    reserved: FloatArray
+    context: FloatArray
+    rank: IntArray
+
+
+def _fullest(group: LayoutGroup, basis: Basis) -> _Fullest:
     shapes = [shape for shape, _ in group.pipeline.distinct_ranks]
     ranks = [_rank_memory(shape, group) for shape in shapes]
-    worst = np.argmax(np.stack([rank.allocated for rank in ranks]), axis=0)
+    on_device = [_on_device(rank, basis) for rank in ranks]
+    worst = np.argmax(np.stack([reserved + context for reserved, context in on_device]), axis=0)
     categories = [
         np.choose(worst, [rank.categories[name] for rank in ranks]) for name in MEMORY_CATEGORIES
     ]
-    rank_numbers = np.array([shape.rank for shape in shapes])
-    return np.stack(categories, axis=1), rank_numbers[worst]
+    return _Fullest(
+        categories=np.stack(categories, axis=1),
+        reserved=np.choose(worst, [reserved for reserved, _ in on_device]),
+        context=np.choose(worst, [context for _, context in on_device]),
+        rank=np.array([shape.rank for shape in shapes])[worst],
+    )
+
+
+def _on_device(rank: RankMemory, basis: Basis) -> tuple[FloatArray, FloatArray]:
+    """Bytes that the allocator holds, and those outside it.
+
+    On CPU there is no caching allocator and no context. Where the memory model does not say, the
+    engine's profile has a share of what is allocated, and a constant.
+    """
+    allocated, profile = rank.allocated, basis.profile
+    if not basis.is_cuda:
+        return allocated, np.zeros(len(allocated))
+    reserved, context = rank.reserved, rank.context
+    if reserved is None:
+        reserved = allocated * (1 + profile.allocator_overhead_fraction)
+    if context is None:
+        context = np.full(len(allocated), float(profile.context_bytes))
+    return reserved, context
 
 
 def _with_intervals(
-    categories: FloatArray,
-    worst_rank: IntArray,
-    terms: FloatArray,
-    candidates: Candidates,
-    basis: Basis,
+    fullest: _Fullest, terms: FloatArray, candidates: Candidates, basis: Basis
 ) -> Estimates:
     memory, step = basis.calibration.memory, basis.calibration.step_time
-    total_bytes = _total_bytes(categories.sum(axis=1), basis)
+    total_bytes = fullest.reserved * memory.factor + fullest.context
     step_s = terms.sum(axis=1)
     return Estimates(
         basis=basis,
@@ -341,8 +382,10 @@ def _with_intervals(
         memory_low_bytes=total_bytes / memory.spread,
         memory_middle_bytes=total_bytes,
         memory_high_bytes=total_bytes * memory.spread,
-        memory_categories=categories,
-        worst_rank=worst_rank,
+        memory_categories=fullest.categories,
+        memory_reserved=fullest.reserved,
+        memory_context=fullest.context,
+        worst_rank=fullest.rank,
         step_low_s=step_s / step.spread,
         step_middle_s=step_s,
         step_high_s=step_s * step.spread,
@@ -351,25 +394,17 @@ def _with_intervals(
     )
 
 
-def _total_bytes(allocated: FloatArray, basis: Basis) -> FloatArray:
-    """What is held against the device; on CPU there is no caching allocator and no context."""
-    corrected = allocated * basis.calibration.memory.factor
-    if not basis.is_cuda:
-        return corrected
-    profile = basis.profile
-    return corrected * (1 + profile.allocator_overhead_fraction) + profile.context_bytes
-
-
-def _memory_breakdown(by_category: FloatArray, basis: Basis) -> MemoryBreakdown:
+def _memory_breakdown(
+    by_category: FloatArray, reserved: float, context: float, basis: Basis
+) -> MemoryBreakdown:
     categories = {
         name: round(float(value))
         for name, value in zip(MEMORY_CATEGORIES, by_category, strict=True)
     }
     if not basis.is_cuda:
         return MemoryBreakdown(**categories)
-    reserved = sum(categories.values()) * (1 + basis.profile.allocator_overhead_fraction)
     return MemoryBreakdown(
-        **categories, reserved=round(reserved), context=basis.profile.context_bytes
+        **categories, reserved=round(float(reserved)), context=round(float(context))
     )
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.breakdown import MEMORY_CATEGORIES
+from meshfit.predict.device import context_bytes, reserved_bytes
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.kept import activation_moments
 from meshfit.predict.logits import logit_moments
@@ -48,10 +49,16 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class RankMemory:
-    """Bytes at the peak: one array of shape [N] a category, and which moment it is."""
+    """Bytes at the peak: one array of shape [N] a category, and which moment it is.
+
+    ``reserved`` and ``context`` (outside the allocator) are of a CUDA device; None: a share of what
+    is allocated and a constant, as the engine's profile has them.
+    """
 
     categories: Mapping[str, FloatArray]
     moment: IntArray
+    reserved: FloatArray | None = None
+    context: FloatArray | None = None
 
     @property
     def allocated(self) -> FloatArray:
@@ -70,12 +77,17 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
         "temporary": temporary_moments(shape, group, held, states),
     }
     by_category = {name: moments.stacked() for name, moments in at.items()}
-    moment = np.argmax(sum(by_category.values()), axis=0)
+    used: FloatArray = np.asarray(sum(by_category.values()))
+    moment = np.argmax(used, axis=0)
     peak = {name: np.choose(moment, values) for name, values in by_category.items()}
     peak |= {"parameters": states.parameters, "optimizer": states.optimizer}
     nothing = np.zeros(len(group))
+    in_use = used + states.parameters + states.optimizer
     return RankMemory(
-        categories={name: peak.get(name, nothing) for name in MEMORY_CATEGORIES}, moment=moment
+        categories={name: peak.get(name, nothing) for name in MEMORY_CATEGORIES},
+        moment=moment,
+        reserved=reserved_bytes(in_use, by_category["gradients"], states, shape, group),
+        context=context_bytes(group),
     )
 
 

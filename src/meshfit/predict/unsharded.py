@@ -76,12 +76,13 @@ def communication_moments(
     whole_block = np.where(columns.keeps_gradients, 0.0, block.made + block.reduced)
     reducing = np.maximum(root.made + root.reduced, block.made + block.reduced)
 
+    stays = root.used + block.used if group.profile.root_stays_gathered else 0.0
     forward = np.where(freed, root.used + block.used, everything.used)
     in_layer = np.where(freed, root.used + ahead * block.used, everything.used)
     at_end = np.where(freed & ~columns.keeps_gradients, root.used + block.used, everything.used)
     at = {
         "head": np.where(freed, root.used + block.used, everything.used + block.used) + waiting,
-        "loss": np.where(freed, 0.0, everything.used) + waiting,
+        "loss": np.where(freed, stays, everything.used) + waiting,
         "head_backward": forward + waiting,
         "backward_start": in_layer + waiting + matrix,
         "layer_passed": in_layer + waiting + whole_block,

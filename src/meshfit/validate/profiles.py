@@ -8,7 +8,7 @@ from dataclasses import replace
 from meshfit.engines.deepspeed.profile import DEEPSPEED
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.native.profile import NATIVE
-from meshfit.engines.torchtitan.profile import TORCHTITAN
+from meshfit.engines.torchtitan.profile import TORCHTITAN_2024 as TORCHTITAN
 from meshfit.profile import MegatronOptions
 
 NEMO = replace(MEGATRON, name="nemo", version="24.07 to 25.05")
@@ -17,16 +17,23 @@ NEMO = replace(MEGATRON, name="nemo", version="24.07 to 25.05")
 MEGATRON_LM = replace(
     MEGATRON,
     name="megatron-lm",
-    version="2021 to 2024",
+    version="2021 to 2022",
+    attention="unfused",
     megatron=MegatronOptions(transformer_engine=False, global_buffers=False),
 )
-"""The training scripts of NVIDIA/Megatron-LM before and with Megatron-Core."""
+"""The training scripts of NVIDIA/Megatron-LM before Megatron-Core: fused softmax, no flash
+attention."""
+
+MEGATRON_CORE = replace(MEGATRON, name="megatron-lm", version="core 0.8")
+"""The training scripts on Megatron-Core, with the overlaps that a row states."""
 
 MEGATRON_DEEPSPEED = replace(
     MEGATRON_LM,
     name="megatron-deepspeed",
     version="2021",
     sequence_parallel=False,
+    overlap_fraction=0.0,
+    scatters_pipeline_exchange=False,
     megatron=replace(MEGATRON_LM.megatron, gradient_bytes=4),
     context_bytes=1271 * 2**20 + 5 * 500_000_000,
 )
@@ -50,11 +57,18 @@ FMS_FSDP = replace(LLM_FOUNDRY, name="fms-fsdp")
 """IBM fms-fsdp: FSDP1 with compiled blocks."""
 
 INTERNEVO = replace(
-    MEGATRON, name="internevo", version="2023", sequence_parallel=False, vocabulary_multiple=1
+    MEGATRON,
+    name="internevo",
+    version="2023",
+    sequence_parallel=False,
+    vocabulary_multiple=1,
+    overlaps_gradients=True,
 )
 """InternEvo: its own tensor and pipeline parallelism and ZeRO-1 groups, flash attention."""
 
-DEEPSPEED_TRAINER = replace(DEEPSPEED, name="hf-trainer-deepspeed")
+DEEPSPEED_TRAINER = replace(
+    DEEPSPEED, name="hf-trainer-deepspeed", attention="unfused", overlap_fraction=0.0
+)
 """Hugging Face's Trainer on DeepSpeed ZeRO."""
 
 TORCHTUNE = replace(NATIVE, name="torchtune", version="0.3 to 0.5", schedules=())
@@ -70,6 +84,7 @@ __all__ = [
     "LITGPT",
     "LLM_FOUNDRY",
     "MEGATRON",
+    "MEGATRON_CORE",
     "MEGATRON_DEEPSPEED",
     "MEGATRON_LM",
     "NEMO",

@@ -5,6 +5,8 @@ Rules from ``distributed/parallel_dims.py``, ``trainer.py``, ``models/common/dec
 unevenly are refused here although DTensor shards them, because nothing tests it.
 """
 
+from dataclasses import replace
+
 from meshfit.mesh.spec import AXES
 from meshfit.profile import EngineProfile
 
@@ -108,4 +110,23 @@ TORCHTITAN = EngineProfile(
     offload=("none", "cpu"),
     cp_methods=("none", "ring", "all_gather"),
     option_names=OPTION_NAMES,
+    recomputes_what_is_needed=True,
+    has_memory_model=True,
+    norm_kernel="fused",
+    compiles=True,
+    loss="fused",
+    gathers_logits=False,
+    root_stays_gathered=True,
+    expandable_segments=True,
 )
+
+TORCHTITAN_2024 = replace(
+    TORCHTITAN,
+    version="2024",
+    norm_kernel="fp32",
+    compiles=False,
+    loss="plain",
+    repeats_keys=True,
+)
+"""As its performance notes of 2024 ran it: on PyTorch 2.5, whose RMS norm is several operations,
+with an eager loss and keys copied to every query head (``repeat_kv``)."""

@@ -1,0 +1,98 @@
+"""From allocated bytes to what a CUDA device loses: reserved by the allocator, and outside it.
+
+PyTorch's caching allocator keeps the blocks of every stream apart: what one stream has freed serves
+no other. FSDP2 makes gathered parameters' buffers on a stream of its own, and gradients' shards on
+another (``torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py``), so that these are reserved
+all the time, whenever they are in use. Within a stream blocks of odd sizes leave holes.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.predict.group import LayoutGroup
+from meshfit.predict.logits import logit_entries, loss_kind
+from meshfit.predict.moments import MOMENTS
+from meshfit.predict.schedule import RankShape
+from meshfit.predict.states import StateBytes
+from meshfit.predict.unsharded import units
+from meshfit.workload.training import Allocator
+
+FloatArray = NDArray[np.float64]
+
+FRAGMENTATION: dict[Allocator, float] = {"default": 0.064, "expandable": 0.01}
+"""Reserved over needed, less one. ``default``: SimuMax's ``mem_factor`` of 0.94, fixed segments.
+``expandable``: pages are mapped where they are needed. What reserved peaks of torchtitan and torchao
+(15 layouts of three models on H100) leave above what is needed, in the median, rounded up."""
+
+CONTEXT_BYTES = 2**29
+"""A CUDA context with PyTorch's kernels: 300-600 MiB by library versions and GPU (1,271 MiB on the
+V100 of BigScience's logs, older CUDA loads every kernel at once)."""
+
+COMMUNICATOR_BYTES = 500_000_000
+"""One NCCL communicator: channels times buffers to each neighbour (H. Fujii's survey; 0.1-0.5 GB by
+channels and topology)."""
+
+BLAS_WORKSPACE_BYTES = 2 * 32 * 2**20
+"""cuBLAS's workspace on Hopper, one of the forward's thread and one of autograd's."""
+
+
+def reserved_bytes(
+    at_moments: FloatArray,
+    gradients: FloatArray,
+    states: StateBytes,
+    shape: RankShape,
+    group: LayoutGroup,
+) -> FloatArray:
+    """What the allocator holds at its peak.
+
+    Args:
+        at_moments: bytes in use at each moment, [moments, N].
+        gradients: of these, the gradients that the optimizer will see, [moments, N].
+    """
+    columns = group.columns
+    sharded = columns.through_fsdp & columns.shards_parameters
+    own_stream = at_moments - np.where(sharded, gradients, 0.0)
+    own_stream[MOMENTS.index("loss")] += _hole_of_logits(shape, group)
+    root, block, _ = units(shape, group)
+    others = states.gradients + root.used + block.used
+    needed = own_stream.max(axis=0) + np.where(sharded, others, 0.0)
+    needed += _held_by_collectives(group) + BLAS_WORKSPACE_BYTES
+    return np.asarray(needed * (1 + FRAGMENTATION[allocator_of(group)]))
+
+
+def _held_by_collectives(group: LayoutGroup) -> FloatArray:
+    """Gathered inputs of the two blocks before: a collective's stream holds its tensors until it is
+    done (``record_stream``), when the next ones have been made. One kernel of gather and matmul
+    (async tensor parallelism) makes none."""
+    columns = group.columns
+    if group.training.runtime.overlap_tensor_parallel:
+        return np.zeros(len(group))
+    whole = columns.tokens * float(group.model.hidden_size * group.training.precision.compute_bytes)
+    return np.where(columns.sequence_split > 1, 2 * whole, 0.0)
+
+
+def allocator_of(group: LayoutGroup) -> Allocator:
+    """As the job says; expandable where the engine's launcher asks for it."""
+    if group.profile.expandable_segments:
+        return "expandable"
+    return group.training.runtime.allocator
+
+
+def _hole_of_logits(shape: RankShape, group: LayoutGroup) -> FloatArray:
+    """What the logits in the compute type leave: they are freed once their fp32 copy is made, and
+    too small for the fp32 gradients that come later."""
+    element = group.training.precision.compute_bytes
+    is_hole = shape.chunks[-1].has_head and loss_kind(group) == "plain" and group.pipeline.pp == 1
+    if not is_hole or element == 4:
+        return np.zeros(len(group))
+    return logit_entries(group) * element
+
+
+def context_bytes(group: LayoutGroup) -> FloatArray:
+    """A CUDA context, and one communicator for every group of more than one rank that a rank is in:
+    the world, data parallelism (over dp_shard and cp, over replicas), tp, cp, pp and ep."""
+    c = group.candidates
+    axes = (c.dp_shard * c.cp, c.dp_replicate, c.tp, c.cp, c.pp, c.ep)
+    world = c.dp_shard * c.dp_replicate * c.tp * c.cp * c.pp
+    groups = sum((axis > 1).astype(np.float64) for axis in (world, *axes))
+    return np.asarray(CONTEXT_BYTES + groups * COMMUNICATOR_BYTES)
