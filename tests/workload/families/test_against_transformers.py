@@ -10,6 +10,7 @@ import pytest
 from meshfit.errors import InputError
 from meshfit.workload import counts
 from meshfit.workload.families import FAMILIES, read_family
+from meshfit.workload.families.towers import WRAPPERS
 from meshfit.workload.parts import PARTS, part_of
 
 transformers = pytest.importorskip("transformers")
@@ -39,6 +40,14 @@ MAMBA2 = {
 QWEN_VISION = {
     "depth": 3, "hidden_size": 32, "intermediate_size": 40, "num_heads": 4, "patch_size": 4,
     "out_hidden_size": 32, "num_position_embeddings": 9, "deepstack_visual_indexes": [0, 2],
+}  # fmt: skip
+GLM_VISION = {
+    "depth": 2, "hidden_size": 32, "intermediate_size": 40, "num_heads": 4, "patch_size": 4,
+    "image_size": 16, "out_hidden_size": 32,
+}  # fmt: skip
+CLIP = {
+    "model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 40,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 28, "patch_size": 14,
 }  # fmt: skip
 
 
@@ -398,6 +407,55 @@ OTHERS = {
 }  # fmt: skip
 
 
+WRAPPED = {
+    "glm46v": {
+        "model_type": "glm46v", "vision_config": GLM_VISION, "text_config": decoder("glm4v_text"),
+    },
+    "glm4v": {
+        "model_type": "glm4v", "vision_config": {**GLM_VISION, "attention_bias": True},
+        "text_config": decoder("glm4v_text", head_dim=16), "tie_word_embeddings": True,
+    },
+    "glm4v_moe": {
+        "model_type": "glm4v_moe", "vision_config": GLM_VISION,
+        "text_config": decoder("glm4v_moe_text", **EXPERTS),
+    },
+    "kimi_k25": {
+        "model_type": "kimi_k25", "tie_word_embeddings": False,
+        "text_config": decoder("deepseek_v3", **LATENT, **EXPERTS),
+        "vision_config": {
+            "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "patch_size": 4, "pos_emb_height": 3, "pos_emb_width": 5,
+            "merge_kernel_size": [2, 1],
+        },
+    },
+    "llava": {"model_type": "llava", "text_config": decoder("llama"), "vision_config": CLIP},
+    "llava, siglip": {
+        "model_type": "llava", "text_config": decoder("mistral"), "multimodal_projector_bias": False,
+        "vision_config": {**CLIP, "model_type": "siglip_vision_model", "vision_use_head": False},
+    },
+    "minimax_m3_vl": {
+        "model_type": "minimax_m3_vl", "projector_hidden_size": 24, "merged_hidden_size": 128,
+        "text_config": decoder(
+            "minimax_m3_vl_text", **{**EXPERTS, "moe_intermediate_size": 48}, head_dim=16
+        ),
+        "vision_config": {
+            "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "patch_size": 4, "image_size": 16,
+        },
+    },
+    "paligemma": {
+        "model_type": "paligemma", "text_config": decoder("gemma", head_dim=16), "projection_dim": 32,
+        "vision_config": {
+            **CLIP, "model_type": "siglip_vision_model", "vision_use_head": False,
+            "projection_dim": 32,
+        },
+    },
+}  # fmt: skip
+"""Configs that hold a tower and, inside, the config of a language model found by search."""
+
+ALL = TINY | OTHERS | WRAPPED
+
+
 def config_class(config):
     arguments = {key: value for key, value in config.items() if key != "model_type"}
     return transformers.AutoConfig.for_model(config["model_type"], **arguments)
@@ -427,7 +485,7 @@ def built_parts(config):
     return parts
 
 
-@pytest.mark.parametrize("config", (TINY | OTHERS).values(), ids=TINY | OTHERS)
+@pytest.mark.parametrize("config", ALL.values(), ids=ALL)
 def test_parameters_by_part_equal_those_of_the_built_model(config):
     expected = built_parts(config)
     model = read_family("tiny", config)
@@ -449,7 +507,7 @@ def flags_flipped(config):
                 yield f"{key}.{inner}", {**config, key: flipped}
 
 
-@pytest.mark.parametrize("config", (TINY | OTHERS).values(), ids=TINY | OTHERS)
+@pytest.mark.parametrize("config", ALL.values(), ids=ALL)
 def test_every_flag_of_a_config_class_counts_as_in_the_built_model_or_is_refused(config):
     for key, flipped in flags_flipped(config):
         try:
@@ -463,11 +521,28 @@ def test_every_flag_of_a_config_class_counts_as_in_the_built_model_or_is_refused
         assert ours == theirs, key
 
 
+@pytest.mark.parametrize("inner", [None, True, False])
+@pytest.mark.parametrize("outer", [None, True, False])
+@pytest.mark.parametrize("name", [*WRAPPED, "qwen2_5_vl", "qwen3_vl", "gemma3", "mistral3"])
+def test_embeddings_are_tied_as_in_the_built_model(name, outer, inner):
+    config = {**ALL[name], "text_config": dict(ALL[name]["text_config"])}
+    for where, tied in ((config, outer), (config["text_config"], inner)):
+        where.pop("tie_word_embeddings", None)
+        if tied is not None:
+            where["tie_word_embeddings"] = tied
+    ours = counts.parameters_by_part(read_family("tied", config))
+    assert ours["lm_head"] == built_parts(config)["lm_head"]
+
+
+def test_every_tower_is_compared():
+    assert {config["model_type"] for config in WRAPPED.values()} == set(WRAPPERS)
+
+
 def test_every_family_is_compared():
-    compared = {config["model_type"] for config in (TINY | OTHERS).values()}
+    compared = {config["model_type"] for config in ALL.values()}
     inside = {
         config[key]["model_type"]
-        for config in OTHERS.values()
+        for config in ALL.values()
         for key in ("text_config",)
         if key in config
     }

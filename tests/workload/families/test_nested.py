@@ -66,3 +66,37 @@ def test_deep_nesting_ends():
         config = {"inner": config}
     with pytest.raises(InputError, match="Keys seen: inner"):
         read_family("m", config)
+
+
+@pytest.mark.parametrize(("inner", "outer"), [(True, False), (False, True)])
+def test_what_the_outer_config_says_of_tied_embeddings_goes_before_the_inner_one(inner, outer):
+    config = {"model_type": "a_wrapper", "text_config": {**TEXT, "tie_word_embeddings": inner}}
+    assert read_family("m", config).tie_word_embeddings is inner
+    assert read_family("m", {**config, "tie_word_embeddings": outer}).tie_word_embeddings is outer
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model_type": "llava", "vision_config": {"model_type": "x"}},
+            "expected clip_vision_model",
+        ),
+        ({"model_type": "llava", "vision_feature_layer": [1, 2]}, "output of one layer"),
+        ({"model_type": "kimi_k25", "vision_config": {"merge_kernel_size": [2]}}, "two sizes"),
+        ({"model_type": "glm4v", "vision_config": {"image_size": 4}}, "less than patch_size"),
+    ],
+)
+def test_a_tower_that_cannot_be_read_is_refused_with_the_key(changes, message):
+    with pytest.raises(InputError, match=message):
+        read_family("m", {"text_config": TEXT, **changes})
+
+
+def test_kimis_own_names_of_its_towers_sizes_are_read():
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 96}
+    own = {f"vt_{key}": size for key, size in sizes.items()}
+    first, second = (
+        read_family("m", {"model_type": "kimi_k25", "text_config": TEXT, "vision_config": vision})
+        for vision in (sizes, own)
+    )
+    assert counts.total_parameters(first) == counts.total_parameters(second)

@@ -12,6 +12,7 @@ To add a family:
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from meshfit.errors import InputError, nearest_name
@@ -28,6 +29,7 @@ from meshfit.workload.families import (
     gemma3n,
     gemma4,
     glm_moe,
+    glm_vision,
     gpt2,
     gpt_bigcode,
     gpt_neo,
@@ -81,7 +83,7 @@ from meshfit.workload.families.granite import (
 )
 from meshfit.workload.families.helium import HELIUM
 from meshfit.workload.families.jais2 import JAIS2
-from meshfit.workload.families.keys import shown
+from meshfit.workload.families.keys import flag, shown
 from meshfit.workload.families.llama_kin import EXAONE, INTERNLM3, IQUEST_CODER
 from meshfit.workload.families.mellum import KOLIBRI, MELLUM
 from meshfit.workload.families.ministral import MINISTRAL, MINISTRAL3
@@ -95,13 +97,14 @@ from meshfit.workload.families.qwen_moe import QWEN2_MOE, QWEN3_MOE
 from meshfit.workload.families.seed_oss import SEED_OSS
 from meshfit.workload.families.smollm3 import SMOLLM3
 from meshfit.workload.families.starcoder2 import STARCODER2
+from meshfit.workload.families.towers import WRAPPERS
 from meshfit.workload.model import ModelSpec
 
 Reader = Callable[[str, Mapping[str, Any]], ModelSpec]
 
 _TABLES = (
     AFMOE, APERTUS, ARCEE, ARIA_TEXT, EXAONE, GRANITE_SWA, GRANITE_MOE_SWA, hunyuan.V3, INTERNLM3, IQUEST_CODER, JAIS2, KOLIBRI,
-    MELLUM, NANOCHAT, deepseek.YOUTU, deepseek.SARVAM_MLA, glm_moe.SARVAM, COHERE, COHERE2, CWM, ernie.ERNIE4_5, EXAONE4, EXAONE_MOE, FLEX_OLMO, GLM, GLM4, GPT_NEOX, GPT_OSS,
+    MELLUM, NANOCHAT, deepseek.YOUTU, deepseek.SARVAM_MLA, glm_moe.SARVAM, glm_vision.TEXT, glm_vision.MOE_TEXT, COHERE, COHERE2, CWM, ernie.ERNIE4_5, EXAONE4, EXAONE_MOE, FLEX_OLMO, GLM, GLM4, GPT_NEOX, GPT_OSS,
     GRANITE, GRANITE_MOE, GRANITE_MOE_SHARED, HELIUM, MINISTRAL, MINISTRAL3, PERSIMMON, MIXTRAL, OLMO, OLMO2, OLMO3, OLMOE,
     PHI, PHI3, PHI_MOE, QWEN2_MOE, QWEN3_MOE, SEED_OSS, SMOLLM3, STARCODER2,
     deepseek.DEEPSEEK_V2, deepseek.DEEPSEEK_V3, deepseek.DEEPSEEK_V32, deepseek.GLM4_MOE_LITE,
@@ -247,8 +250,28 @@ def _read(name: str, config: Mapping[str, Any]) -> ModelSpec:
             except InputError as error:
                 raise InputError(f"{path}: {error}") from None
             outer = model_type if isinstance(model_type, str) else inner["model_type"]
-            return with_uncounted_towers(model, config, outer)
+            return _wrapped(model, config, outer)
     raise InputError(_unknown(config))
+
+
+def _wrapped(model: ModelSpec, config: Mapping[str, Any], model_type: str) -> ModelSpec:
+    """``model`` as the language model of ``config``, with its tower where that can be read.
+
+    What a wrapper that is not known says of tied embeddings goes before what the language model
+    says, as in most of transformers' classes.
+    """
+    wrapper, inner = WRAPPERS.get(model_type), model.tie_word_embeddings
+    if wrapper is None:
+        tied = flag(config, "tie_word_embeddings", inner)
+        model = replace(model, tie_word_embeddings=tied)
+        return with_uncounted_towers(model, config, model_type)
+    return replace(
+        model,
+        model_type=model_type,
+        tie_word_embeddings=wrapper.ties(config, inner),
+        towers=(wrapper.tower(config, model.hidden_size),),
+        config=config,
+    )
 
 
 def _unknown(config: Mapping[str, Any]) -> str:

@@ -10,7 +10,10 @@ from meshfit.workload.model import ModelSpec, TowerSpec
 LANGUAGE_KEYS = ("text_config", "language_config", "llm_config", "language_model")
 """Where the language model's config usually is; anywhere else it is searched for."""
 
-_TOWER_WORDS = ("vision", "visual", "audio", "speech", "talker", "token2wav", "image", "video")
+_TOWER_WORDS = (
+    *("vision", "visual", "audio", "speech", "talker", "token2wav", "image", "video"),
+    *("qformer", "perceiver", "resampler", "vq_config", "adapter"),
+)
 
 MAX_DEPTH = 4
 

@@ -69,7 +69,7 @@ def _read(family: DecoderFamily, name: str, config: Config, model_type: str) -> 
     return replace(
         model,
         model_type=model_type,
-        tie_word_embeddings=flag(config, "tie_word_embeddings", False),
+        tie_word_embeddings=model.tie_word_embeddings or flag(config, "tie_word_embeddings", False),
         towers=(tower,),
         config=config,
     )
