@@ -1,4 +1,4 @@
-"""Tiers 0 and 1: every legal layout, estimated and ranked."""
+"""Tiers 0 to 2: every legal layout estimated, the best of them simulated, all ranked."""
 
 import time
 from dataclasses import dataclass, replace
@@ -14,7 +14,11 @@ from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.generate import Generated, generate
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.estimate import Estimates, estimate
+from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.verdict import DOES_NOT_FIT, VERDICTS, verdict_codes
+
+SIMULATED_LAYOUTS = 200
+"""So many of the best by closed form are timed by simulation and ranked by that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +26,8 @@ class Plan:
     """The space of one job.
 
     ``verdicts`` holds indices into ``VERDICTS``; ``order`` ranks candidates, the best first:
-    those that fit before the tight ones before the rest, each by predicted tokens per second.
+    those that fit before the tight ones before the rest, each by predicted tokens per second. The
+    first ``num_simulated`` of it are timed by simulation, and ranked among themselves.
     """
 
     job: Job
@@ -30,6 +35,7 @@ class Plan:
     estimates: Estimates
     verdicts: NDArray[np.int8]
     order: NDArray[np.int64]
+    num_simulated: int
     seconds_by_tier: dict[str, float]
 
     def __len__(self) -> int:
@@ -61,17 +67,23 @@ def make_plan(job: Job) -> Plan:
     generated_at = time.perf_counter()
     if not len(generated.candidates):
         raise InputError(nothing_legal(job, generated))
-    estimates, verdicts = estimate_candidates(job, generated.candidates)
+    estimates, verdicts = _in_closed_form(job, generated.candidates)
     order = np.lexsort((-estimates.tokens_per_s, verdicts))
+    estimated_at = time.perf_counter()
+    best = order[:SIMULATED_LAYOUTS]
+    estimates = simulated(estimates, best)
+    best = best[np.lexsort((-estimates.tokens_per_s[best], verdicts[best]))]
     return Plan(
         job=job,
         generated=generated,
         estimates=estimates,
         verdicts=verdicts,
-        order=order,
+        order=np.concatenate([best, order[len(best) :]]),
+        num_simulated=len(best),
         seconds_by_tier={
             "rules": generated_at - started,
-            "estimate": time.perf_counter() - generated_at,
+            "estimate": estimated_at - generated_at,
+            "simulate": time.perf_counter() - estimated_at,
         },
     )
 
@@ -90,7 +102,12 @@ def legal_space(job: Job) -> Generated:
 
 
 def estimate_candidates(job: Job, candidates: Candidates) -> tuple[Estimates, NDArray[np.int8]]:
-    """Estimates of given layouts of a job, and their memory verdicts."""
+    """Estimates of a few given layouts of a job, all of them simulated, and their verdicts."""
+    estimates, verdicts = _in_closed_form(job, candidates)
+    return simulated(estimates, np.arange(len(candidates))), verdicts
+
+
+def _in_closed_form(job: Job, candidates: Candidates) -> tuple[Estimates, NDArray[np.int8]]:
     profile = estimating_profile(job.profile)
     estimates = estimate(job.model, job.training, job.topology, candidates, profile)
     verdicts = verdict_codes(
