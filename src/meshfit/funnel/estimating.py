@@ -49,12 +49,12 @@ def as_estimated(job: Job) -> Job:
 
 def modelled(candidates: Candidates, num_hidden_layers: int) -> NDArray[np.bool_]:
     """Which layouts the formulas can predict: a layer on each stage, a schedule and a recompute
-    policy that they know, and no expert parallelism."""
+    policy that they know."""
     has_layers = candidates.pp * candidates.vpp <= num_hidden_layers
     schedules = [SCHEDULES.index(name) for name in COVERED_SCHEDULES]
     recompute = [RECOMPUTE.index(name) for name in COVERED_RECOMPUTE]
     known = np.isin(candidates.schedule, schedules) & np.isin(candidates.recompute, recompute)
-    return np.asarray(has_layers & known & (candidates.ep == 1))
+    return np.asarray(has_layers & known)
 
 
 def why_not_modelled(job: Job, layout: LayoutSpec) -> str | None:
@@ -73,5 +73,5 @@ def why_not_modelled(job: Job, layout: LayoutSpec) -> str | None:
         return f"offload={layout.offload} is not modelled yet"
     one = Candidates.from_layouts([layout])
     if not modelled(one, job.model.num_hidden_layers)[0]:
-        return "expert parallelism and stages without a layer are not modelled yet"
+        return "stages without a layer are not modelled"
     return None

@@ -1,11 +1,12 @@
 """Which models the memory and time model covers; any other is refused, never estimated wrongly."""
 
 from meshfit.errors import InputError
+from meshfit.mesh.candidates import RECOMPUTE
 from meshfit.predict.blocks import is_covered
 from meshfit.workload.model import ModelSpec
 
 COVERED_SCHEDULES: tuple[str, ...] = ("gpipe", "1f1b", "interleaved_1f1b")
-COVERED_RECOMPUTE: tuple[str, ...] = ("none", "full")
+COVERED_RECOMPUTE: tuple[str, ...] = RECOMPUTE
 
 
 def require_covered(model: ModelSpec) -> None:
