@@ -121,13 +121,6 @@ NOT_CHECKED: dict[str, str] = {
     "pipeline_dtype": "it follows from the precision",
 }
 
-ALLOCATOR_OVERHEAD = 0.064
-"""Reserved over allocated memory: SimuMax's ``mem_factor`` of 0.94."""
-
-CONTEXT_BYTES = 2**29 + 5 * 500_000_000
-"""A CUDA context, and 0.5 GB a communicator (H. Fujii's survey) of world, tp, dp, pp and the
-embedding's group."""
-
 MEGATRON = EngineProfile(
     name="megatron",
     version="0.19.2",
@@ -145,8 +138,6 @@ MEGATRON = EngineProfile(
     vocabulary_multiple_per_rank=True,
     has_memory_model=True,
     memory_model="megatron",
-    allocator_overhead_fraction=ALLOCATOR_OVERHEAD,
-    context_bytes=CONTEXT_BYTES,
     gathers_logits=False,
     saves_gathered_inputs=False,
     fused_layers=True,

@@ -84,7 +84,8 @@ def recomputed(rank: MegatronRank) -> FloatArray:
 
 def backward(rank: MegatronRank) -> FloatArray:
     """The most that the backward of one layer holds beyond what is kept."""
-    return np.maximum.reduce([rank.nothing, *(kind.backward for kind in rank.kinds.values())])
+    each = [kind.backward for kind in rank.kinds.values()]
+    return np.asarray(np.maximum.reduce([rank.nothing, *each]))
 
 
 def _recomputed_layers(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.breakdown import MEMORY_CATEGORIES
+from meshfit.predict.device import FRAGMENTATION, allocator_of, context_bytes
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.megatron import activations, buffers
 from meshfit.predict.megatron.loss import loss_bytes
@@ -62,8 +63,13 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
         "gradients": states.gradients,
         "optimizer": states.optimizer,
     }
+    categories = {name: peak.get(name, nothing) for name in MEMORY_CATEGORIES}
+    allocated = np.asarray(sum(categories.values()))
     return RankMemory(
-        categories={name: peak.get(name, nothing) for name in MEMORY_CATEGORIES}, moment=moment
+        categories=categories,
+        moment=moment,
+        reserved=allocated * (1 + FRAGMENTATION[allocator_of(group)]),
+        context=None if group.profile.context_bytes else context_bytes(group),
     )
 
 
