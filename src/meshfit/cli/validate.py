@@ -1,15 +1,18 @@
 """``meshfit validate``."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from meshfit.cli.output import AsJson, print_json, stdout
+from meshfit.cli.output import AsJson, print_json, stderr, stdout
 from meshfit.report.validation import validation_view
 from meshfit.validate.document import missed_targets, validation_document
-from meshfit.validate.predictions import predict_rows
+from meshfit.validate.error_scores import ErrorScore
+from meshfit.validate.predictions import RowPrediction, predict_rows
+from meshfit.validate.refit import leave_one_out
 from meshfit.validate.rows import read_rows
 
 TARGET_MISSED = 1
@@ -29,13 +32,23 @@ def training(
         bool,
         typer.Option("--targets", help="Hold the scores against the targets; exit 1 on a miss."),
     ] = False,
+    leaves_out: Annotated[
+        bool,
+        typer.Option(
+            "--leave-one-out",
+            help="Fit the time model's constants without each family in turn (minutes).",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Errors of memory and step time, what fits, and the order of layouts, beside plain rules."""
     started = time.perf_counter()
     rows = read_rows(file)
     predictions = predict_rows(rows)
-    document = validation_document(str(file), rows, predictions, with_targets=with_targets)
+    left_out = _left_out(predictions) if leaves_out else None
+    document = validation_document(
+        str(file), rows, predictions, left_out=left_out, with_targets=with_targets
+    )
     document["seconds"] = time.perf_counter() - started
     if as_json:
         print_json(document)
@@ -43,3 +56,12 @@ def training(
         stdout.print(validation_view(document))
     if missed_targets(document):
         raise typer.Exit(TARGET_MISSED)
+
+
+def _left_out(predictions: Sequence[RowPrediction]) -> dict[str, ErrorScore]:
+    """The error of every family under constants fitted without it, told as it goes."""
+    found = {}
+    for family, score in leave_one_out(predictions):
+        stderr.print(f"left out: {family}", style="dim")
+        found[family] = score
+    return found

@@ -84,13 +84,13 @@ def predict_rows(rows: Sequence[TruthRow]) -> list[RowPrediction]:
         except (NotModelledError, InputError) as error:
             done[index] = RowPrediction(row=row, reason=str(error))
         else:
-            together[_workload(job)].append((index, job))
+            together[workload(job)].append((index, job))
     for members in together.values():
         done |= _predict_together(members)
     return [done[index] for index in range(len(rows))]
 
 
-def _workload(job: RowJob) -> object:
+def workload(job: RowJob) -> object:
     """What jobs that are computed together share. Models and clusters are cached by their columns,
     so that the same one is the same object."""
     return (id(job.model), job.training, id(job.topology), id(job.profile))
