@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from meshfit.funnel.checking import require_legal
 from meshfit.funnel.explaining import explain_document
 from meshfit.funnel.plan_document import plan_document, unranked_document
 from meshfit.funnel.planning import legal_space, make_plan
+from meshfit.funnel.timeline import write_timeline
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec
@@ -26,6 +28,7 @@ NOTHING_FITS = 1
 
 def plan(
     job: JobPath,
+    *,
     top: Annotated[int, typer.Option(min=1, help="Candidates to show.")] = 20,
     explain: Annotated[
         bool,
@@ -33,18 +36,31 @@ def plan(
             "--explain", help="Show what each axis of the best candidate (or of --layout) does."
         ),
     ] = False,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the simulated step of the best candidate (or of --layout) as a trace for "
+            "ui.perfetto.dev.",
+        ),
+    ] = None,
     layout: LayoutText = None,
     as_json: AsJson = False,
 ) -> None:
     """Rank every legal layout by prediction: memory, time by term, and why the rest is illegal."""
-    if layout is not None and not explain:
-        raise InputError("--layout says which layout to --explain; a plan ranks all of them")
+    if layout is not None and not explain and timeline is None:
+        raise InputError(
+            "--layout says which layout to --explain, or whose --timeline to write; a plan ranks all "
+            "of them"
+        )
     read = read_job(job, layout=layout, to_run=False)
     why = why_not_covered(read.model)
     space = _ranked(read, top) if why is None else _counted(read, why)
     document = space.document
     if explain:
-        document["explain"] = explain_document(read, _explained(read, layout, space))
+        document["explain"] = explain_document(read, _looked_at(read, layout, space))
+    if timeline is not None:
+        write_timeline(read, _looked_at(read, layout, space), timeline)
     if as_json:
         print_json(document)
     else:
@@ -87,14 +103,14 @@ def _counted(job: Job, why: str) -> _Space:
     )
 
 
-def _explained(job: Job, layout: str | None, space: _Space) -> LayoutSpec:
+def _looked_at(job: Job, layout: str | None, space: _Space) -> LayoutSpec:
     """The layout asked for; else the best, or where none is ranked the job's own."""
     if job.layout is not None and (layout is not None or not space.is_ranked):
         require_legal(job, job.layout)
         return job.layout
     if not space.is_ranked:
         raise InputError(
-            f"--explain takes the layout from --layout or from the job, as {job.model.name} is not "
+            f"--explain and --timeline take the layout from --layout or from the job, as {job.model.name} is not "
             f"ranked; one that is legal: --layout {space.some.label}"
         )
     return space.some
