@@ -30,12 +30,16 @@ class MegatronOptions:
             layers of a stage one by one.
         global_buffers: whether gathered inputs and attention scores of Megatron-Core's own layers
             are written to buffers that stay (``GlobalMemoryBuffer``, since 2022).
+        loss_clones_logits: whether the plain loss works on a copy of its fp32 logits (BigScience's
+            fork; its pull request 155), not on them.
         loss_kernel: the fused loss: ``native`` (compiled PyTorch) or ``te``.
         gradient_bytes: of one gradient in the buffer; None: 4 under bf16, the compute type's else.
         micro_batch_group: micro-batches that go through one virtual stage in a row; None: pp.
         overlap_pipeline_exchange: whether an interleaved schedule prefetches what it receives.
         deferred_head_gradients: micro-batches whose head weight gradient waits for the end of the
             step (``--defer-embedding-wgrad-compute``): 0 none, -1 all.
+        checkpoints_on_host: whether what full recomputation keeps waits in host memory (DeepSpeed's
+            ``checkpoint-in-cpu``).
         grouped_experts: one grouped matmul for all experts of a rank.
         expert_capacity_factor: tokens an expert takes over an even share; None: dropless.
     """
@@ -49,11 +53,13 @@ class MegatronOptions:
     recompute_modules: tuple[str, ...] = ("core_attn",)
     recompute_uniform: bool = True
     global_buffers: bool = True
+    loss_clones_logits: bool = False
     loss_kernel: Literal["native", "te"] = "native"
     gradient_bytes: int | None = None
     micro_batch_group: int | None = None
     overlap_pipeline_exchange: bool = True
     deferred_head_gradients: int = 0
+    checkpoints_on_host: bool = False
     grouped_experts: bool = True
     expert_capacity_factor: float | None = None
 
@@ -118,6 +124,7 @@ class EngineProfile:
         keeps_dropout: whether the model's own dropout stays on in training.
         optimizer_temporary_moments: temporaries of the optimizer's step, in units of one moment of
             all parameters (PyTorch's ``foreach`` AdamW: 1; fused: 0).
+        kernels: whose modules compute a layer: PyTorch's, or Megatron's and Transformer Engine's.
         fused_layers: whether chains of elementwise kernels of a layer (norm, rotation, activation,
             loss) are one kernel each without a compiler.
         attention: attention kernel where a job leaves it to the engine.
@@ -184,6 +191,7 @@ class EngineProfile:
     repeats_keys: bool = False
     keeps_dropout: bool = False
     optimizer_temporary_moments: int = 0
+    kernels: Literal["pytorch", "megatron"] = "pytorch"
     fused_layers: bool = False
     attention: Literal["flash1", "flash", "cudnn", "unfused"] = "flash"
     hides_tensor_parallel_backward: bool = False

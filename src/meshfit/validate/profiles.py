@@ -11,8 +11,11 @@ from meshfit.engines.native.profile import NATIVE
 from meshfit.engines.torchtitan.profile import TORCHTITAN_2024 as TORCHTITAN
 from meshfit.profile import MegatronOptions
 
-NEMO = replace(MEGATRON, name="nemo", version="24.07 to 25.05")
-"""NVIDIA NeMo: Megatron-Core under another launcher."""
+NEMO = replace(
+    MEGATRON, name="nemo", version="24.07 to 25.05", megatron=MegatronOptions(gradient_bytes=2)
+)
+"""NVIDIA NeMo's performance recipes: Megatron-Core under another launcher, with gradients reduced
+and kept in bf16 (``grad_reduce_in_fp32 = False``)."""
 
 MEGATRON_LM = replace(
     MEGATRON,
@@ -34,13 +37,20 @@ MEGATRON_DEEPSPEED = replace(
     sequence_parallel=False,
     overlap_fraction=0.0,
     scatters_pipeline_exchange=False,
-    megatron=replace(MEGATRON_LM.megatron, gradient_bytes=4),
+    megatron=replace(MEGATRON_LM.megatron, gradient_bytes=4, loss_clones_logits=True),
     context_bytes=1271 * 2**20 + 5 * 500_000_000,
 )
 """BigScience's and Microsoft's fork: Megatron's layers under DeepSpeed's engine (ZeRO, pipeline).
 
 fp16 gradients lie twice: autograd's, and the flat ones that the ZeRO optimizer reduces.
 BigScience read 1,271 MiB of context on a V100; 0.5 GB a communicator."""
+
+MEGATRON_ZERO3 = replace(
+    MEGATRON_DEEPSPEED,
+    name="megatron-deepspeed-zero3",
+    megatron=replace(MEGATRON_DEEPSPEED.megatron, gradient_bytes=None, checkpoints_on_host=True),
+)
+"""DeepSpeed's first branch of Megatron with ZeRO-3, run with ``checkpoint-in-cpu``."""
 
 LLM_FOUNDRY = replace(
     NATIVE,
@@ -62,6 +72,7 @@ INTERNEVO = replace(
     version="2023",
     sequence_parallel=False,
     vocabulary_multiple=1,
+    kernels="pytorch",
     overlaps_gradients=True,
 )
 """InternEvo: its own tensor and pipeline parallelism and ZeRO-1 groups, flash attention."""
@@ -87,6 +98,7 @@ __all__ = [
     "MEGATRON_CORE",
     "MEGATRON_DEEPSPEED",
     "MEGATRON_LM",
+    "MEGATRON_ZERO3",
     "NEMO",
     "TORCHTITAN",
     "TORCHTUNE",

@@ -73,6 +73,8 @@ def attention_mask(rank: MegatronRank) -> FloatArray:
 
 def vocabulary_gradient(rank: MegatronRank) -> FloatArray:
     """Of the embedding or the head, before it is added to the buffer."""
+    if rank.group.training.adapter is not None:
+        return rank.nothing
     width = rank.group.model.embedding_width * rank.settings.element_bytes
     return rank.vocabulary * width
 

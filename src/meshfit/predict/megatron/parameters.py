@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.predict.adapters import adapter_elements
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.schedule import Chunk, RankShape
 from meshfit.profile import EngineProfile
@@ -14,6 +15,7 @@ from meshfit.workload import counts
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.tensor import Tensor
 from meshfit.workload.model import LayerSpec, ModelSpec
+from meshfit.workload.training import AdapterSpec
 
 FloatArray = NDArray[np.float64]
 
@@ -125,6 +127,26 @@ def _layer_parameters(layer: LayerSpec, hidden_size: int, norm_vectors: int) -> 
     attention = layer.find(AttentionSpec)
     heads = Parameters(key_value_heads=attention.num_key_value_heads if attention else 1)
     return heads + _sorted(counts.layer_tensors(layer, hidden_size, norm_vectors))
+
+
+def adapter_parameters(shape: RankShape, model: ModelSpec, adapter: AdapterSpec) -> Parameters:
+    """The adapters of all linears on one pipeline rank, divided as their linears are."""
+    total = Parameters()
+    for chunk in shape.chunks:
+        for layer, count in chunk.layers:
+            total += _layer_adapters(layer, model.hidden_size, adapter) * count
+    return total
+
+
+@lru_cache(maxsize=1024)
+def _layer_adapters(layer: LayerSpec, hidden_size: int, adapter: AdapterSpec) -> Parameters:
+    total = Parameters()
+    for name, block in layer.blocks:
+        for tensor in block.tensors(hidden_size):
+            elements = adapter_elements(tensor.below(name), adapter)
+            is_cut = tensor.split is not None
+            total += Parameters(sharded=elements) if is_cut else Parameters(replicated=elements)
+    return total
 
 
 def _sorted(tensors: Iterable[Tensor]) -> Parameters:

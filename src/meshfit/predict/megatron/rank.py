@@ -103,8 +103,11 @@ class MegatronRank:
 
     @property
     def fuses_accumulation(self) -> bool:
-        """Whether matmuls add weight gradients to the buffer themselves."""
-        return self.group.training.runtime.fused_gradient_accumulation is not False
+        """Whether no weight gradient exists outside the buffer: matmuls add them to it themselves,
+        or the weights are frozen."""
+        training = self.group.training
+        is_fused = training.runtime.fused_gradient_accumulation is not False
+        return is_fused or training.adapter is not None
 
     @cached_property
     def _layers(self) -> tuple[LayerSpec, ...]:

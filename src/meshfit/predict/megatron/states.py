@@ -5,8 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.predict.adapters import base_bytes
 from meshfit.predict.group import LayoutGroup
-from meshfit.predict.megatron.parameters import on_rank, rank_parameters
+from meshfit.predict.megatron.parameters import (
+    RankParameters,
+    adapter_parameters,
+    on_rank,
+    rank_parameters,
+)
 from meshfit.predict.schedule import RankShape
 from meshfit.workload.training import OPTIMIZER_MOMENTS
 
@@ -45,14 +51,14 @@ def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
     """2 + 4 + 12 bytes a parameter under bf16; the distributed optimizer (stage 1) shares the 12 out
     over the ranks of one instance, Megatron-FSDP the 4 (stage 2) and the 2 (stage 3) as well.
 
-    Experts are shared out over their own data-parallel group. Padding of buckets and shards is
-    ignored.
+    Experts are shared out over their own data-parallel group. Beside adapters weights are frozen:
+    they have neither gradients nor an optimizer. Padding of buckets and shards is ignored.
     """
     stage, precision = group.candidates.zero_stage, group.training.precision
-    held = on_rank(rank_parameters(shape, group.model), group)
+    trained, frozen = _trained_and_frozen(shape, group)
+    shard, expert_shard = _shards(group)
 
-    def shared_out(from_stage: int) -> FloatArray:
-        shard, expert_shard = _shards(group)
+    def shared_out(held: RankParameters, from_stage: int) -> FloatArray:
         is_shared = stage >= from_stage
         return np.asarray(
             held.dense / np.where(is_shared, shard, 1)
@@ -63,12 +69,26 @@ def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
     master = 0 if element == FP32_BYTES else precision.parameter_bytes
     moments = OPTIMIZER_MOMENTS[group.training.optimizer] * precision.moment_bytes
     copied = FP32_BYTES if reduced != FP32_BYTES else 0
+    weights = shared_out(trained, 3) * element
+    if frozen is not None and group.training.adapter is not None:
+        stored = base_bytes(group.training.adapter.base_bits, element)
+        weights = weights + shared_out(frozen, 3) * stored
     return StateBytes(
-        weights=shared_out(3) * element,
-        gradients=shared_out(2) * reduced,
-        optimizer=shared_out(1) * (master + moments),
-        main_gradients=shared_out(1) * copied,
+        weights=weights,
+        gradients=shared_out(trained, 2) * reduced,
+        optimizer=shared_out(trained, 1) * (master + moments),
+        main_gradients=shared_out(trained, 1) * copied,
     )
+
+
+def _trained_and_frozen(
+    shape: RankShape, group: LayoutGroup
+) -> tuple[RankParameters, RankParameters | None]:
+    model = on_rank(rank_parameters(shape, group.model), group)
+    adapter = group.training.adapter
+    if adapter is None:
+        return model, None
+    return on_rank(adapter_parameters(shape, group.model, adapter), group), model
 
 
 def _shards(group: LayoutGroup) -> tuple[FloatArray, FloatArray]:

@@ -1,8 +1,14 @@
-"""Megatron's layers under DeepSpeed's engine: BigScience, MT-NLG. fp16 gradients are kept in 16 bits."""
+"""Megatron's layers under DeepSpeed's engine: BigScience, MT-NLG.
+
+fp16 gradients are kept in 16 bits. Memory was polled with nvidia-smi; taken as that of the node on
+which the job was started, which holds the first pipeline stage (ranks are ordered pipe, data, model).
+"""
+
+from dataclasses import replace
 
 from meshfit.validate.frameworks.assemble import Conventions, assemble
 from meshfit.validate.frameworks.megatron_lm import GPT2_VOCABULARY
-from meshfit.validate.profiles import MEGATRON_DEEPSPEED
+from meshfit.validate.profiles import MEGATRON_DEEPSPEED, MEGATRON_ZERO3
 from meshfit.validate.row_job import RowJob
 from meshfit.validate.rows import TruthRow
 from meshfit.workload.training import RuntimeSpec
@@ -14,12 +20,17 @@ def read(row: TruthRow) -> RowJob:
     Raises:
         NotModelledError: something that is needed is not stated or not known.
     """
-    return assemble(row.completed({"vocab": str(GPT2_VOCABULARY)}), _CONVENTIONS)
+    row = row.completed({"vocab": str(GPT2_VOCABULARY)})
+    on_device = "checkpoint-in-cpu N" in row.text("note")
+    if "ZeRO-3" in row.text("framework") and not on_device:
+        return assemble(row, replace(_CONVENTIONS, profile=MEGATRON_ZERO3))
+    return assemble(row, _CONVENTIONS)
 
 
 _CONVENTIONS = Conventions(
     profile=MEGATRON_DEEPSPEED,
     gradient_bytes=2,
+    memory_of="first",
     runtime=RuntimeSpec(
         attention_dropout=0.1, hidden_dropout=0.1, fused_gradient_accumulation=False
     ),
