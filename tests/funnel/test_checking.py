@@ -72,11 +72,11 @@ def test_keys_that_a_layout_leaves_out_mean_what_they_mean_to_each_engine(write)
 
 
 def test_a_layout_that_cannot_be_predicted_is_legal_without_a_verdict(write):
-    path = write("engine: megatron\n")
-    job = read_job(path, layout="tp=2,dp_replicate=8,recompute=selective", to_run=False)
+    path = write("engine: torchtitan\n")
+    job = read_job(path, layout="pp=2,dp_replicate=8,vpp=2,schedule=dualpipe_v", to_run=False)
     document = check_document(job, job.layout)
     assert document["verdict"] is None
-    assert document["absent"]["memory"] == "recompute=selective is not modelled yet"
+    assert document["absent"]["memory"] == "schedule=dualpipe_v is not modelled yet"
     assert EXIT_CODES[document["verdict"]] == 0
 
 

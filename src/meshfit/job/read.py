@@ -13,15 +13,16 @@ from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
 from meshfit.job.budget import device_seconds, positive_duration, read_budget
-from meshfit.job.schema import JobFile, LayoutFile, RunFile, SearchFile, WorkloadFile
+from meshfit.job.schema import JobFile, LayoutFile, RunFile, SearchFile
 from meshfit.job.spec import Job, RunSpec
+from meshfit.job.training import adapter_of, precision_of, require_run, runtime_of
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec, make_layout
 from meshfit.profile import EngineProfile
 from meshfit.units import parse_count, parse_fraction
 from meshfit.workload.config_file import is_folder
 from meshfit.workload.models import catalogue, read_model
-from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
+from meshfit.workload.training import DataSpec, TrainingSpec
 
 HIGHEST_JUDGED_LEARNING_RATE = 1e-3
 """Loss parity is judged at a small rate: rounding grows with the size of the steps."""
@@ -64,13 +65,15 @@ def read_job(
     notes: list[str] = []
     given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
     profile, *others = _engines(file.engine if engine is None else engine)
+    training = _training(file, base, notes)
     if to_run:
         _require_native(profile, others)
+        require_run(training, file.workload.documents)
     return Job(
         name=file.name or (base.name if path.stem == "job" else path.stem),
         model=read_model(file.model, base),
         weights=_given_weights(file.model, base),
-        training=_training(file.workload, base, notes),
+        training=training,
         topology=read_topology(file.cluster, base),
         profile=profile,
         other_engines=tuple(other.name for other in others),
@@ -147,7 +150,8 @@ def _baseline(
     return layout_of_keys(_layout_keys(validate(LayoutFile, block, str(path))), profile)
 
 
-def _training(file: WorkloadFile, base: Path, notes: list[str]) -> TrainingSpec:
+def _training(job: JobFile, base: Path, notes: list[str]) -> TrainingSpec:
+    file = job.workload
     if file.learning_rate > HIGHEST_JUDGED_LEARNING_RATE:
         raise InputError(
             f"workload.learning_rate {file.learning_rate:g} is above "
@@ -156,6 +160,11 @@ def _training(file: WorkloadFile, base: Path, notes: list[str]) -> TrainingSpec:
         )
     data = file.data
     path = data.path
+    if file.documents == "padded":
+        notes.append(
+            f"documents are padded: memory and time are those of {file.sequence_length} tokens a "
+            f"sequence, whatever the documents' own lengths"
+        )
     if data.source == "text" and path is None:
         raise InputError("workload.data.path is missing: source text needs a file, folder or glob")
     if path is not None and not path.startswith(("$", "~", "/")):
@@ -163,12 +172,14 @@ def _training(file: WorkloadFile, base: Path, notes: list[str]) -> TrainingSpec:
     return TrainingSpec(
         sequence_length=file.sequence_length,
         global_batch_size=_global_batch(file.global_batch, file.sequence_length, notes),
-        precision=PRECISIONS[file.precision],
+        precision=precision_of(file.precision),
         optimizer=file.optimizer,
         learning_rate=file.learning_rate,
         weight_decay=file.weight_decay,
         max_grad_norm=file.max_grad_norm,
         data=DataSpec(source=data.source, path=path, seed=data.seed),
+        adapter=adapter_of(file.method),
+        runtime=runtime_of(job.runtime, file.precision),
     )
 
 

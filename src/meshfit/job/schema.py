@@ -4,10 +4,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from meshfit.workload.training import (
+    Allocator,
+    AttentionKernel,
+    Fp8Recipe,
+    LossKind,
+    OptimizerName,
+    PrecisionName,
+)
+
 SCHEMA_VERSION = 1
+
+DEFAULT_ADAPTER_RANK = 16
 
 Count = Annotated[int, Field(gt=0, lt=2**31, strict=True)]
 Launches = Annotated[int, Field(gt=0, le=1000, strict=True)]
+StateType = Literal["fp32", "bf16", "fp16"]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 ZeroStage = Annotated[int, Field(ge=0, le=3, strict=True)]
 
 
@@ -34,14 +47,58 @@ class DataFile(Strict):
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
 
 
+class PrecisionFile(Strict):
+    """A precision that has no name of its own; types of the copies that there are."""
+
+    compute: StateType = "bf16"
+    fp8_recipe: Fp8Recipe | None = None
+    master: StateType = "fp32"
+    gradients: StateType | None = None
+    moments: StateType | None = None
+
+
+class AdapterFile(Strict):
+    """Adapters; no targets: every linear of attention and MLP."""
+
+    rank: Annotated[int, Field(gt=0, le=65_536, strict=True)] = DEFAULT_ADAPTER_RANK
+    targets: list[str] = []
+
+
+class MethodFile(Strict):
+    """``{lora: {rank, targets}}`` or ``{qlora: {rank, targets}}``."""
+
+    lora: AdapterFile | None = None
+    qlora: AdapterFile | None = None
+
+
+class RuntimeFile(Strict):
+    """How the engine is told to compute; what is left out is the engine's own choice."""
+
+    compile: bool | None = None
+    attention: AttentionKernel = "auto"
+    loss: LossKind | None = None
+    allocator: Allocator = "default"
+    fp8_recipe: Fp8Recipe | None = None
+    fp8_parameters: bool = False
+    attention_dropout: Fraction | None = None
+    hidden_dropout: Fraction | None = None
+    overlap_gradients: bool | None = None
+    overlap_parameters: bool | None = None
+    overlap_tensor_parallel: bool | None = None
+    fused_gradient_accumulation: bool | None = None
+    bucket: str | Count | None = None
+    communication_sms: Fraction | None = None
+    expert_imbalance: Annotated[float, Field(ge=1, lt=1e6)] = 1.0
+
+
 class WorkloadFile(Strict):
     kind: Literal["training"] = "training"
-    method: Literal["full"] = "full"
+    method: Literal["full", "lora", "qlora"] | MethodFile = "full"
     sequence_length: Count
-    documents: Literal["packed"] = "packed"
+    documents: Literal["packed", "padded"] = "packed"
     global_batch: str | Count
-    precision: Literal["fp32", "bf16_mixed"] = "bf16_mixed"
-    optimizer: Literal["adamw", "sgd"] = "adamw"
+    precision: PrecisionName | PrecisionFile = "bf16_mixed"
+    optimizer: OptimizerName = "adamw"
     learning_rate: Annotated[Number, Field(gt=0)] = 1e-3
     weight_decay: Annotated[Number, Field(ge=0)] = 0.01
     max_grad_norm: Annotated[Number, Field(gt=0)] | None = 1.0
@@ -119,6 +176,7 @@ class JobFile(Strict):
     name: str | None = None
     model: str
     workload: WorkloadFile
+    runtime: RuntimeFile | None = None
     cluster: str | dict[str, Any] = "here"
     engine: str | list[str] = "native"
     layout: LayoutFile | None = None

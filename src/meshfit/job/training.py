@@ -1,0 +1,136 @@
+"""How a job is trained: precision, method, optimizer and runtime as a person writes them."""
+
+from meshfit.errors import InputError
+from meshfit.job.schema import (
+    DEFAULT_ADAPTER_RANK,
+    AdapterFile,
+    MethodFile,
+    PrecisionFile,
+    RuntimeFile,
+)
+from meshfit.units import parse_bytes
+from meshfit.workload.training import (
+    PRECISIONS,
+    AdapterSpec,
+    MatmulType,
+    OptimizerName,
+    PrecisionName,
+    PrecisionSpec,
+    RuntimeSpec,
+    TrainingSpec,
+)
+
+ELEMENT_BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+QLORA_BITS = 4
+RUN_PRECISIONS: tuple[PrecisionName, ...] = ("fp32", "bf16_mixed")
+RUN_OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "sgd")
+
+
+def precision_of(given: PrecisionName | PrecisionFile) -> PrecisionSpec:
+    """Bytes of every copy. Gradients and moments are as the master copy where they are left out."""
+    if isinstance(given, str):
+        return PRECISIONS[given]
+    matmul: MatmulType = "fp8" if given.fp8_recipe else given.compute
+    return PrecisionSpec(
+        name=_nearest_name(given),
+        matmul=matmul,
+        compute_bytes=ELEMENT_BYTES[given.compute],
+        parameter_bytes=ELEMENT_BYTES[given.master],
+        gradient_bytes=ELEMENT_BYTES[given.gradients or given.master],
+        moment_bytes=ELEMENT_BYTES[given.moments or given.master],
+    )
+
+
+def _nearest_name(given: PrecisionFile) -> PrecisionName:
+    """The named precision that computes alike: rates and tolerances go by it."""
+    if given.fp8_recipe is not None:
+        return "fp8_mixed"
+    if given.compute == "fp32":
+        return "fp32"
+    if given.compute == "fp16":
+        return "fp16_mixed"
+    return "bf16_mixed" if given.master == "fp32" else "bf16"
+
+
+def adapter_of(given: str | MethodFile) -> AdapterSpec | None:
+    """The adapters of a method; None where every weight is trained.
+
+    Raises:
+        InputError: a mapping that names neither lora nor qlora, or both.
+    """
+    if given == "full":
+        return None
+    if isinstance(given, str):
+        return AdapterSpec(
+            rank=DEFAULT_ADAPTER_RANK, base_bits=QLORA_BITS if given == "qlora" else None
+        )
+    if (given.lora is None) == (given.qlora is None):
+        raise InputError(
+            "workload.method: write full, lora, qlora, or one of them with its keys, as in "
+            "{lora: {rank: 16, targets: [q_proj, v_proj]}}"
+        )
+    adapter = given.lora or given.qlora or AdapterFile()
+    return AdapterSpec(
+        rank=adapter.rank,
+        targets=tuple(adapter.targets),
+        base_bits=QLORA_BITS if given.qlora is not None else None,
+    )
+
+
+def runtime_of(file: RuntimeFile | None, precision: PrecisionName | PrecisionFile) -> RuntimeSpec:
+    """The same as a value; a recipe of a precision's mapping goes where the runtime names none.
+
+    Raises:
+        InputError: two different fp8 recipes, or a bucket that is no size.
+    """
+    keys = file.model_dump() if file is not None else {}
+    bucket = keys.pop("bucket", None)
+    recipe = None if isinstance(precision, str) else precision.fp8_recipe
+    if recipe and keys.get("fp8_recipe") not in (None, recipe):
+        raise InputError(
+            f"runtime.fp8_recipe is {keys['fp8_recipe']}, workload.precision.fp8_recipe is "
+            f"{recipe}; write one of them"
+        )
+    if recipe:
+        keys["fp8_recipe"] = recipe
+    if bucket is not None:
+        keys["bucket_bytes"] = parse_bytes(bucket)
+    return RuntimeSpec(**keys)
+
+
+def require_run(training: TrainingSpec, documents: str) -> None:
+    """Does nothing for a workload that the native engine runs.
+
+    Raises:
+        InputError: it trains with a method, precision, optimizer or runtime that only planning
+            knows; the message names what is run.
+    """
+    for key, value, known in (
+        ("workload.method", _method_name(training.adapter), ("full",)),
+        ("workload.precision", _precision_name(training.precision), RUN_PRECISIONS),
+        ("workload.optimizer", training.optimizer, RUN_OPTIMIZERS),
+        ("workload.documents", documents, ("packed",)),
+    ):
+        if value not in known:
+            raise InputError(
+                f"{key} {value} is not run by the native engine, which runs {', '.join(known)}; "
+                f"`meshfit check` and `meshfit plan` take it"
+            )
+    default = RuntimeSpec()
+    changed = [k for k, v in vars(training.runtime).items() if v != getattr(default, k)]
+    if changed:
+        raise InputError(
+            f"runtime.{changed[0]} is not set by the native engine, which computes eagerly with "
+            f"PyTorch's defaults; leave it out, or use `meshfit check` and `meshfit plan`"
+        )
+
+
+def _method_name(adapter: AdapterSpec | None) -> str:
+    if adapter is None:
+        return "full"
+    return "lora" if adapter.base_bits is None else "qlora"
+
+
+def _precision_name(precision: PrecisionSpec) -> str:
+    return precision.name if PRECISIONS[precision.name] == precision else "of given types"
