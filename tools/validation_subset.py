@@ -3,7 +3,7 @@
     python tools/validation_subset.py TRAINING.csv tests/validate/data/training_subset.csv
 
 Every row that ran out of memory and counts, a few whole groups for the order, a row of every
-framework, and evenly spaced rows of each family by each kind of score. The columns are those of the schema that are read.
+framework, and evenly spaced rows of each family by each kind of score, of those that are modelled. The columns are those of the schema that are read.
 """
 
 import csv
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from meshfit.validate.architecture import MODEL_COLUMNS
-from meshfit.validate.rows import REQUIRED_COLUMNS, TruthRow, read_rows
+from meshfit.validate.frameworks import read_job
+from meshfit.validate.rows import REQUIRED_COLUMNS, NotModelledError, TruthRow, read_rows
 from meshfit.validate.scored import fits_scored, memory_scored, shelf, time_scored
 
 OF_EACH = 6
@@ -54,9 +55,17 @@ def _spread(
     rows: list[TruthRow], name: str, is_scored: Callable[[TruthRow], bool]
 ) -> list[TruthRow]:
     """``OF_EACH`` evenly spaced rows of one shelf."""
-    found = [row for row in rows if shelf(row) == name and is_scored(row)]
+    found = [row for row in rows if shelf(row) == name and is_scored(row) and _is_read(row)]
     count = min(OF_A_FAMILY.get(name.split("/", maxsplit=1)[0], OF_EACH), len(found))
     return [found[index * len(found) // count] for index in range(count)]
+
+
+def _is_read(row: TruthRow) -> bool:
+    try:
+        read_job(row)
+    except NotModelledError:
+        return False
+    return True
 
 
 if __name__ == "__main__":
