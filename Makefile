@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: fit test lint types contracts spelling docs bench clean
+.PHONY: fit test lint types contracts spelling docs accuracy bench clean
 
 fit: $(READY)
 	$(BIN)/meshfit fit examples/tiny-llama
@@ -28,6 +28,11 @@ spelling: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m meshfit.report.rules > docs/rules.md
+
+# The tables of docs/accuracy.md, from a table of published measurements.
+TRAINING ?= ../shared/truth/training.csv
+accuracy: $(READY)
+	$(BIN)/python tools/accuracy.py $(TRAINING) --leave-one-out
 
 bench: $(READY)
 	$(BIN)/python benchmarks/tier1.py

@@ -1,0 +1,44 @@
+"""Write the tables of docs/accuracy.md anew, between its two marks.
+
+    python tools/accuracy.py TRAINING.csv [--leave-one-out]
+
+The words around the tables are written by hand and stay.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+from meshfit.report.validation import validation_markdown
+from meshfit.validate.document import validation_document
+from meshfit.validate.predictions import predict_rows
+from meshfit.validate.refit import leave_one_out
+from meshfit.validate.rows import read_rows
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "accuracy.md"
+BEGIN, END = "<!-- tables: tools/accuracy.py -->", "<!-- end of tables -->"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--leave-one-out", action="store_true")
+    arguments = parser.parse_args()
+    rows = read_rows(arguments.file)
+    predictions = predict_rows(rows)
+    left_out = dict(leave_one_out(predictions)) if arguments.leave_one_out else None
+    document = validation_document(
+        arguments.file.name, rows, predictions, left_out=left_out, with_targets=True
+    )
+    text = with_tables(PAGE.read_text(encoding="utf-8"), validation_markdown(document))
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def with_tables(page: str, tables: str) -> str:
+    """``page`` with what lies between its marks replaced by ``tables``."""
+    between = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
+    return between.sub(lambda _: f"{BEGIN}\n\n{tables}\n{END}", page)
+
+
+if __name__ == "__main__":
+    main()
