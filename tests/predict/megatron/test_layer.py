@@ -3,9 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from meshfit.errors import InputError
 from meshfit.predict.megatron.layer import (
     backward_bytes,
     checkpoint_bytes,
@@ -18,6 +15,7 @@ from meshfit.predict.megatron.tensors import SPLITS, BytesPerToken, Split
 from meshfit.workload.blocks.feed_forward import MoeSpec
 from meshfit.workload.blocks.state_space import MambaSpec
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec
+from tests.predict.megatron.builders import gpt, group
 
 HIDDEN = 64
 HEADS = 4
@@ -45,6 +43,7 @@ def settings(**keys: Any) -> LayerSettings:
         "norm_statistics": 0,
         "grouped_experts": True,
         "capacity_factor": 1.0,
+        "basis": group(gpt(hidden_size=HIDDEN, heads=HEADS), {}).layer_basis,
     }
     return LayerSettings(**(usual | keys))
 
@@ -153,11 +152,9 @@ def test_tensors_are_listed_by_block() -> None:
     assert names[1] == ["norm.input", "norm.statistics", "norm.out", "up", "down.input"]
 
 
-def test_blocks_that_are_not_covered_are_refused() -> None:
-    layer = LayerSpec(
-        blocks=(
-            ("mixer", MambaSpec(inner_size=HIDDEN, state_size=4, conv_kernel=4, time_step_rank=4)),
-        )
-    )
-    with pytest.raises(InputError, match="MambaSpec"):
-        layer_tensors(layer, HIDDEN, settings())
+def test_a_state_space_mixer_is_divided_by_heads() -> None:
+    mixer = MambaSpec(inner_size=2 * HIDDEN, state_size=4, conv_kernel=4, time_step_rank=4)
+    kept = layer_bytes(LayerSpec(blocks=(("mixer", mixer),)), HIDDEN, settings())
+    assert part(kept, "whole") == 0
+    assert part(kept, "tp") > 2 * 4 * HIDDEN
+    assert part(kept, "sequence") == 4 * HIDDEN

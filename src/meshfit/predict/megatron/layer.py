@@ -2,7 +2,6 @@
 
 from functools import lru_cache
 
-from meshfit.errors import InputError
 from meshfit.predict.megatron.attention import (
     FP32_BYTES,
     attention_tensors,
@@ -10,6 +9,7 @@ from meshfit.predict.megatron.attention import (
     latent_attention_tensors,
 )
 from meshfit.predict.megatron.feed_forward import mlp_tensors, moe_tensors
+from meshfit.predict.megatron.mixer import mixer_gradients, mixer_tensors
 from meshfit.predict.megatron.settings import LayerSettings
 from meshfit.predict.megatron.tensors import BytesPerToken, Saved, total
 from meshfit.workload.blocks.attention import AttentionSpec
@@ -17,8 +17,6 @@ from meshfit.workload.blocks.block import Block
 from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
 from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.model import LayerSpec
-
-COVERED_BLOCKS = (AttentionSpec, LatentAttentionSpec, MlpSpec, MoeSpec)
 
 
 @lru_cache(maxsize=1024)
@@ -101,7 +99,7 @@ def _block(block: Block, hidden_size: int, settings: LayerSettings) -> tuple[Sav
             return mlp_tensors(block, settings)
         case MoeSpec():
             return moe_tensors(block, hidden_size, settings)
-    raise InputError(f"the Megatron memory model has no {type(block).__name__} layers")
+    return mixer_tensors(block, settings)
 
 
 def _gradients(block: Block, hidden_size: int, settings: LayerSettings) -> tuple[Saved, ...]:
@@ -143,5 +141,5 @@ def _gradients(block: Block, hidden_size: int, settings: LayerSettings) -> tuple
                 ),
             )
         case _:
-            raise InputError(f"the Megatron memory model has no {type(block).__name__} layers")
+            inside = mixer_gradients(block, settings)
     return passing + inside

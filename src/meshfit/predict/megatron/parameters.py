@@ -13,6 +13,10 @@ from meshfit.predict.schedule import Chunk, RankShape
 from meshfit.profile import EngineProfile
 from meshfit.workload import counts
 from meshfit.workload.blocks.attention import AttentionSpec
+from meshfit.workload.blocks.block import Block
+from meshfit.workload.blocks.compressed import CompressedAttentionSpec
+from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
+from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.blocks.tensor import Tensor
 from meshfit.workload.model import LayerSpec, ModelSpec
 from meshfit.workload.training import AdapterSpec
@@ -125,8 +129,20 @@ def layer_parameters(layer: LayerSpec, model: ModelSpec) -> Parameters:
 @lru_cache(maxsize=1024)
 def _layer_parameters(layer: LayerSpec, hidden_size: int, norm_vectors: int) -> Parameters:
     attention = layer.find(AttentionSpec)
-    heads = Parameters(key_value_heads=attention.num_key_value_heads if attention else 1)
-    return heads + _sorted(counts.layer_tensors(layer, hidden_size, norm_vectors))
+    heads = attention.num_key_value_heads if attention else 1
+    whole = _sorted(counts.layer_tensors(layer, hidden_size, norm_vectors))
+    moved = sum(_replicated(block, hidden_size) for _, block in layer.blocks if _is_mixer(block))
+    return whole + Parameters(key_value_heads=heads, replicated=-moved, sharded=moved)
+
+
+def _is_mixer(block: Block) -> bool:
+    """Whether Megatron-Core cuts all of it by heads."""
+    others = AttentionSpec | LatentAttentionSpec | MlpSpec | MoeSpec | CompressedAttentionSpec
+    return not isinstance(block, others)
+
+
+def _replicated(block: Block, hidden_size: int) -> int:
+    return sum(t.elements for t in block.tensors(hidden_size) if t.split is None)
 
 
 def adapter_parameters(shape: RankShape, model: ModelSpec, adapter: AdapterSpec) -> Parameters:

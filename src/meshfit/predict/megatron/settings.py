@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.layer_basis import LayerBasis
 from meshfit.predict.megatron.kernels import Kernel, attention_kernel
 
 MAX_FUSED_SOFTMAX_KEYS = 4096
@@ -18,6 +19,7 @@ class LayerSettings:
         linear_input_bytes: of what a linear keeps of its input (1 under fp8).
         rotates: whether positions are rotations of q and k.
         norm_statistics: fp32 numbers a norm keeps a token.
+        basis: what blocks that Megatron-Core computes as PyTorch does take.
     """
 
     element_bytes: int
@@ -31,6 +33,7 @@ class LayerSettings:
     norm_statistics: int
     grouped_experts: bool
     capacity_factor: float
+    basis: LayerBasis
 
 
 def layer_settings(group: LayoutGroup) -> LayerSettings:
@@ -56,4 +59,5 @@ def layer_settings(group: LayoutGroup) -> LayerSettings:
         norm_statistics=2 if model.norm == "layer_norm" else 1,
         grouped_experts=options.grouped_experts,
         capacity_factor=options.expert_capacity_factor or 1.0,
+        basis=group.layer_basis,
     )
