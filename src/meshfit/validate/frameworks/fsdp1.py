@@ -1,4 +1,8 @@
-"""FSDP1 under composer (llm-foundry) or IBM's fms-fsdp: data parallelism alone, stage 3 or 2."""
+"""FSDP1 under composer (llm-foundry) or IBM's fms-fsdp: data parallelism alone, stage 3 or 2.
+
+llm-foundry's MPT takes flash-attention's fused cross entropy by default (``loss_fn``), on logits in
+bf16.
+"""
 
 from meshfit.validate.divisions import Defaults
 from meshfit.validate.frameworks.assemble import Conventions, assemble
@@ -27,7 +31,9 @@ def read_fms(row: TruthRow) -> RowJob:
 
 
 _LLM_FOUNDRY = Conventions(
-    profile=LLM_FOUNDRY, defaults=Defaults(zero_stage=3), runtime=RuntimeSpec(compile=False)
+    profile=LLM_FOUNDRY,
+    defaults=Defaults(zero_stage=3),
+    runtime=RuntimeSpec(compile=False, loss="fused"),
 )
 _FMS = Conventions(
     profile=FMS_FSDP, defaults=Defaults(zero_stage=3), runtime=RuntimeSpec(compile=True)
