@@ -14,8 +14,8 @@ every_profile = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFIL
 def test_native_runs_what_candidates_can_say():
     native = engine_profile("native")
     assert native.rank_order == AXES
-    assert native.schedules == SCHEDULES
-    assert native.recompute == RECOMPUTE
+    assert set(native.schedules) <= set(SCHEDULES)
+    assert set(native.recompute) <= set(RECOMPUTE)
     assert native.zero_stages == (0, 1, 2, 3)
     assert native.has_memory_model
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from meshfit.errors import InputError
 from meshfit.funnel.estimating import as_estimated, stand_in_note, why_not_modelled
 from meshfit.funnel.holdings import PipelineRank, pipeline_ranks, rank_holding
 from meshfit.funnel.planning import estimate_candidates
@@ -28,7 +29,6 @@ def explain_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     """
     shares = axis_shares(job.model, job.training, job.topology, layout, job.profile)
     rows = [_row(share) for share in shares]
-    reason = why_not_modelled(job, layout)
     document: dict[str, Any] = {
         "layout": layout.as_json(),
         "label": layout.label,
@@ -37,8 +37,10 @@ def explain_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         "absent": {},
     }
     if job.profile.kind == "serving":
+        reason = why_not_modelled(job, layout)
         return document | {"absent": dict.fromkeys(("replicated", "collectives"), reason)}
-    _add_bytes(rows, job, layout, {} if reason is not None else _exposed(job, layout))
+    exposed, reason = _exposed(job, layout)
+    _add_bytes(rows, job, layout, exposed)
     if reason is not None:
         return document | {"absent": {"exposed": reason}}
     return document | {"notes": [note for note in [stand_in_note(job.profile)] if note]}
@@ -89,9 +91,16 @@ def _axes_of_row(axis: str, axes: set[str]) -> list[str]:
     return ["cp", *(name for name in ("dp_shard", "dp_replicate") if name not in axes)]
 
 
-def _exposed(job: Job, layout: LayoutSpec) -> dict[str, float]:
-    estimates, _ = estimate_candidates(as_estimated(job), Candidates.from_layouts([layout]))
-    return dict(estimates.prediction(0).time.exposed)
+def _exposed(job: Job, layout: LayoutSpec) -> tuple[dict[str, float], str | None]:
+    """Seconds that no computation hides, by collective and axis; or none, and why."""
+    reason = why_not_modelled(job, layout)
+    if reason is not None:
+        return {}, reason
+    try:
+        estimates, _ = estimate_candidates(as_estimated(job), Candidates.from_layouts([layout]))
+    except InputError as error:
+        return {}, str(error)
+    return dict(estimates.prediction(0).time.exposed), None
 
 
 Sent = dict[str, list[Exchange]]
