@@ -6,7 +6,7 @@ All of it happens on meta parameters; only then does a rank load the shards that
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,20 @@ def build_rank_model(
     Raises:
         InputError: the layout asks for what the runner cannot do with this model.
     """
+    bare = build_bare_model(config, mesh, precision)
+    for stage in bare.stages:
+        load_shards(stage, weights, device)
+    return with_replicas(bare, mesh)
+
+
+def build_bare_model(
+    config: Mapping[str, Any], mesh: RankMesh, precision: PrecisionSpec
+) -> RankModel:
+    """This rank's part of the model, parallelised, its parameters shapes without memory.
+
+    Raises:
+        InputError: the layout asks for what the runner cannot do with this model.
+    """
     layout = mesh.layout
     check_runnable(config, layout)
     stage_ids = stages_of_rank(layout, mesh.index("pp"))
@@ -66,15 +80,20 @@ def build_rank_model(
     for stage_id in stage_ids:
         stage, disabled = _build_stage(config, layout, stage_id, precision)
         _parallelize(stage, mesh, precision)
-        load_shards(stage, weights, device)
         stages.append(stage)
-    modules = [wrap_ddp(stage, mesh) if uses_ddp(layout) else stage for stage in stages]
     return RankModel(
         stages=tuple(stages),
-        modules=tuple(modules),
+        modules=tuple(stages),
         stage_ids=stage_ids,
         disabled_dropout=disabled,
     )
+
+
+def with_replicas(model: RankModel, mesh: RankMesh) -> RankModel:
+    """A model whose parameters have memory, behind DDP where the layout replicates by it."""
+    if not uses_ddp(mesh.layout):
+        return model
+    return replace(model, modules=tuple(wrap_ddp(stage, mesh) for stage in model.stages))
 
 
 def stages_of_rank(layout: LayoutSpec, pp_rank: int) -> tuple[int, ...]:

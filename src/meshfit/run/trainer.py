@@ -95,10 +95,13 @@ class Trainer:
         if not (self._has_first or self._has_last):
             return None, None
         count = self._training.global_batch_size // self._layout.data_parallel_size
-        first = self.mesh.data_parallel_index * count
-        tokens = torch.from_numpy(self._corpus.batch(step, first, count))
-        tokens = tokens.to(self._device, non_blocking=True)
+        tokens = self._tokens(step, count).to(self._device, non_blocking=True)
         return tokens[:, :-1].clamp(min=0), tokens[:, 1:].contiguous()
+
+    def _tokens(self, step: int, count: int) -> Tensor:
+        """This rank's ``count`` sequences of a step, in host memory."""
+        first = self.mesh.data_parallel_index * count
+        return torch.from_numpy(self._corpus.batch(step, first, count))
 
 
 class _MicroBatchLoop:

@@ -169,6 +169,13 @@ def _open(path: Path) -> Any:
 
 
 @torch.no_grad()
+def materialise(stage: Stage, device: torch.device) -> None:
+    """Give the meta parameters of a stage memory on ``device``, with nothing in it."""
+    stage._apply(lambda tensor: _materialised(tensor, device))
+    stage.tie_head()
+
+
+@torch.no_grad()
 def load_shards(stage: Stage, folder: Path, device: torch.device) -> None:
     """Give the meta parameters of a stage memory on ``device`` and fill them from ``folder``.
 
@@ -178,8 +185,7 @@ def load_shards(stage: Stage, folder: Path, device: torch.device) -> None:
     Raises:
         InputError: the folder lacks a parameter, or has it in another shape.
     """
-    stage._apply(lambda tensor: _materialised(tensor, device))
-    stage.tie_head()
+    materialise(stage, device)
     weights = WeightsFolder(folder)
     for name, parameter in stage.parameters_by_name().items():
         local, box = local_shard(parameter)

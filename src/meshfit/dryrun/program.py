@@ -1,0 +1,91 @@
+"""Builds the runner's program of one rank on fake tensors, and takes one optimizer step."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import _disable_current_modes
+
+from meshfit.dryrun.collectives import Groups
+from meshfit.dryrun.recorder import Recorder
+from meshfit.dryrun.trace import Trace
+from meshfit.dryrun.world import adapt_ddp, fake_tensors, fake_world, replace_buffers
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.run.mesh import RankMesh, build_mesh
+from meshfit.run.parallelize import RankModel, build_bare_model, with_replicas
+from meshfit.run.trainer import Trainer
+from meshfit.run.weights import materialise
+from meshfit.workload.corpus import Corpus, open_corpus
+from meshfit.workload.training import DataSpec, TrainingSpec
+
+DEVICE = torch.device("cpu")
+"""Of the fake tensors: autograd on fake CUDA tensors ends a process whose PyTorch has no CUDA."""
+
+
+def trace_of_step(
+    config: Mapping[str, Any], layout: LayoutSpec, training: TrainingSpec, rank: int
+) -> Trace:
+    """The second optimizer step of ``rank``: optimizer state and buckets are there already.
+
+    Raises:
+        InputError: the runner has no code for this layout, or not with this model.
+    """
+    with fake_world(rank, layout.world_size):
+        mesh = build_mesh(layout, DEVICE.type)
+        bare = build_bare_model(config, mesh, training.precision)
+        with fake_tensors() as mode:
+            model = _with_memory(bare, mesh)
+            trainer = _FakeTrainer(model, mesh, training, _corpus(config, training), mode)
+            _take_step(trainer, 0)
+            with Recorder(model.stages, trainer.optimizer, Groups(mesh)) as recorder:
+                _take_step(trainer, 1)
+            return recorder.trace()
+
+
+class _FakeTrainer(Trainer):
+    """The runner's trainer; its tokens are shapes."""
+
+    def __init__(
+        self,
+        model: RankModel,
+        mesh: RankMesh,
+        training: TrainingSpec,
+        corpus: Corpus,
+        mode: FakeTensorMode,
+    ) -> None:
+        super().__init__(model, mesh, training, corpus, DEVICE)
+        self._mode = mode
+
+    def _tokens(self, step: int, count: int) -> Tensor:
+        with _disable_current_modes(), self._mode:  # host memory: no recorder shall see it made
+            shape = (count, self._training.sequence_length + 1)
+            return torch.empty(shape, dtype=torch.int64)
+
+
+def _with_memory(bare: RankModel, mesh: RankMesh) -> RankModel:
+    for stage in bare.stages:
+        materialise(stage, DEVICE)
+        replace_buffers(stage, DEVICE)
+    model = with_replicas(bare, mesh)
+    for module in model.modules:
+        if isinstance(module, DistributedDataParallel):
+            adapt_ddp(module)
+    return model
+
+
+def _corpus(config: Mapping[str, Any], training: TrainingSpec) -> Corpus:
+    """Synthetic whatever the job's own: only its counts are asked for."""
+    return open_corpus(
+        DataSpec(),
+        vocab_size=config["vocab_size"],
+        sequence_length=training.sequence_length,
+        global_batch_size=training.global_batch_size,
+    )
+
+
+def _take_step(trainer: Trainer, step: int) -> None:
+    trainer.accumulate_gradients(step)
+    trainer.update()

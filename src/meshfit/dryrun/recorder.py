@@ -1,0 +1,106 @@
+"""The tensor tracker, writing down each operation's place, FLOPs and message beside its memory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch.optim import Optimizer
+
+from meshfit.dryrun.collectives import Groups
+from meshfit.dryrun.flops import flops_of
+from meshfit.dryrun.places import NOWHERE, Place, Places
+from meshfit.dryrun.trace import Collective, Moment, Trace
+from meshfit.measure.ledger import Ledger
+from meshfit.measure.tensors import TensorTracker
+from meshfit.run.transformer import Stage
+
+
+class _PlacedLedger(Ledger):
+    """A ledger that keeps the place of every moment."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__()
+        self._now = places
+        self.places: list[Place] = []
+
+    def mark(self, operation: str, phase: str) -> None:
+        super().mark(operation, phase)
+        self.places.append(self._now.now() if operation != "start" else NOWHERE)
+
+    @property
+    def num_moments(self) -> int:
+        """Moments that have ended."""
+        return len(self._moments)
+
+
+class Recorder(TensorTracker):
+    """Tracks one step of fake tensors and remembers all of it as a ``Trace``."""
+
+    def __init__(self, stages: Sequence[Stage], optimizer: Optimizer, groups: Groups) -> None:
+        super().__init__(stages, optimizer)
+        self._places = Places(stages)
+        self._placed = _PlacedLedger(self._places)
+        self._ledger = self._placed
+        self._groups = groups
+        self._flops: dict[int, int] = {}
+        self._collectives: list[Collective] = []
+
+    def __enter__(self) -> "Recorder":
+        self._places.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._places.__exit__(*error)
+
+    def _record(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        if func.namespace == "prim":  # asks a fake tensor for its device
+            return
+        kwargs = kwargs or {}
+        moment = self._placed.num_moments
+        flops = flops_of(func, args, kwargs)
+        if flops:
+            self._flops[moment] = flops
+        super()._record(func, args, kwargs, result)
+        self._note_message(moment, func, args, kwargs, result)
+
+    def _note_message(self, moment: int, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        message = self._groups.message(func, args, kwargs, result)
+        if message is None:
+            return
+        self._collectives.append(
+            Collective(
+                moment=moment,
+                kind=message.kind,
+                axis=message.axis,
+                size_bytes=message.size_bytes,
+                phase=self._placed._moments[moment].phase,
+                module=self._placed.places[moment].module,
+            )
+        )
+
+    def trace(self) -> Trace:
+        """Everything that happened, after the step."""
+        ledger = self._placed
+        return Trace(
+            moments=tuple(
+                Moment(
+                    operation=moment.operation,
+                    phase=moment.phase,
+                    module=place.module,
+                    layer=place.layer,
+                    stage=place.stage,
+                    micro_batch=place.micro_batch,
+                    flops=self._flops.get(index, 0),
+                )
+                for index, (moment, place) in enumerate(
+                    zip(ledger._moments, ledger.places, strict=True)
+                )
+            ),
+            change_moment=np.array(ledger._change_moment, dtype=np.int64),
+            change_block=np.array(ledger._change_block, dtype=np.int64),
+            change_bytes=np.array(ledger._change_bytes, dtype=np.int64),
+            categories=np.array(ledger._categories, dtype=np.int64),
+            collectives=tuple(self._collectives),
+        )
