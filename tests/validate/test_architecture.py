@@ -47,6 +47,33 @@ def test_rows_that_agree_in_their_columns_share_one_model():
     assert model_of(row(id="R-1")) is model_of(row(id="R-2", n_gpus="16"))
 
 
+def test_experts_from_the_words_of_a_note():
+    model = model_of(row(arch="moe", note="64 experts, top-6, 2 shared, expert width 1408"))
+    moe = model.moe
+    assert moe is not None
+    assert (moe.num_experts, moe.experts_per_token) == (64, 6)
+    assert moe.expert.intermediate_size == 1408
+    assert moe.shared is not None
+    assert moe.shared.intermediate_size == 2816
+
+
+def test_experts_are_as_wide_as_an_mlp_where_the_note_gives_no_width():
+    moe = model_of(row(arch="moe", note="8 experts top 2")).moe
+    assert moe is not None
+    assert (moe.expert.intermediate_size, moe.shared) == (14336, None)
+
+
+def test_what_the_columns_leave_open_is_the_catalogues_of_that_name():
+    model = model_of(row(model="mixtral-8x7b", arch="moe", n_layers="32", hidden=""))
+    assert model.moe is not None
+    assert model.moe.num_experts == 8
+
+
+def test_a_cut_down_model_is_not_the_catalogues():
+    with pytest.raises(NotModelledError):
+        model_of(row(model="mixtral-8x7b", arch="moe", n_layers="4"))
+
+
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
@@ -54,6 +81,7 @@ def test_rows_that_agree_in_their_columns_share_one_model():
         ({"vocab": ""}, "not stated: vocab"),
         ({"arch": "hybrid-mamba"}, "layers not in the columns: hybrid-mamba"),
         ({"arch": "moe"}, "number of experts"),
+        ({"arch": "moe", "note": "8 experts"}, "number of experts"),
         ({"arch": "dense-mla"}, "dims of latent attention"),
         ({"arch": "dense-mla", "mla_dims": "kv-lora-rank=64"}, "dims of latent attention"),
     ],

@@ -1,14 +1,18 @@
-"""The model of a row, from its columns alone."""
+"""The model of a row: from its columns, else the catalogue's of the same name."""
 
+import re
+from dataclasses import replace
 from functools import cache
 
+from meshfit.validate.experts import Experts, experts_of
 from meshfit.validate.rows import NotModelledError, TruthRow
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.block import Block
-from meshfit.workload.blocks.feed_forward import MlpSpec
+from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
 from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.blocks.tensor import Tensor
 from meshfit.workload.model import LayerSpec, ModelSpec
+from meshfit.workload.models import catalogue, read_model
 
 MODEL_COLUMNS: tuple[str, ...] = (
     "model", "arch", "n_layers", "hidden", "ffn_hidden", "n_heads", "n_kv_heads", "vocab",
@@ -27,7 +31,8 @@ def model_of(
 ) -> ModelSpec:
     """The architecture that a row's columns describe.
 
-    The vocabulary is the padded one where the row has it: what the engine holds.
+    Where they leave it open, that of the catalogue's model of the same name, if it has as many
+    layers. The vocabulary is the padded one where the row has it: what the engine holds.
 
     Args:
         extra: parameters outside layers that a framework adds (BERT's pooler).
@@ -35,16 +40,34 @@ def model_of(
     Raises:
         NotModelledError: a size is not stated, or the kind of model is not covered.
     """
-    return _model(tuple(row.text(name) for name in MODEL_COLUMNS), extra, head_bias)
+    try:
+        cells = tuple(row.text(name) for name in MODEL_COLUMNS)
+        return _model(cells, experts_of(row), extra, head_bias)
+    except NotModelledError:
+        named = named_model(row.text("model"))
+        if named is None or named.num_hidden_layers != row.whole("n_layers"):
+            raise
+        return named
 
 
 @cache
-def _model(cells: tuple[str, ...], extra: tuple[Tensor, ...], head_bias: bool) -> ModelSpec:
+def named_model(name: str) -> ModelSpec | None:
+    """The catalogue's model that a row names, its size at the end or not; None where it has none."""
+    for spelling in (name.lower(), re.sub(r"-\d+b$", "", name.lower())):
+        if spelling in catalogue():
+            return read_model(spelling)
+    return None
+
+
+@cache
+def _model(
+    cells: tuple[str, ...], experts: Experts | None, extra: tuple[Tensor, ...], head_bias: bool
+) -> ModelSpec:
     row = TruthRow(dict(zip(MODEL_COLUMNS, cells, strict=True)))
     if row.text("arch") not in _COVERED:
         raise NotModelledError(f"layers not in the columns: {row.text('arch') or 'no arch'}")
     vocabulary = row.whole("vocab_padded") or row.required("vocab")
-    layer = LayerSpec(blocks=(("self_attn", _attention(row)), ("mlp", _feed_forward(row))))
+    layer = LayerSpec(blocks=(("self_attn", _attention(row)), ("mlp", _feed_forward(row, experts))))
     sequence_length = row.whole("seq_len") or 0
     positions = row.whole("max_positions") or sequence_length
     return ModelSpec(
@@ -95,12 +118,19 @@ def _latent_attention(row: TruthRow, heads: int) -> LatentAttentionSpec:
         raise NotModelledError(f"dims of latent attention: {row.text('mla_dims')}") from None
 
 
-def _feed_forward(row: TruthRow) -> Block:
+def _feed_forward(row: TruthRow, experts: Experts | None) -> Block:
     mlp = MlpSpec(
         intermediate_size=row.required("ffn_hidden"),
         gated=row.text("gated_mlp") == "1",
         bias=row.text("linear_bias") == "1",
     )
-    if not row.text("arch").startswith("moe"):
+    if experts is None:
         return mlp
-    raise NotModelledError("not in the columns: number of experts")
+    expert = replace(mlp, intermediate_size=experts.width or mlp.intermediate_size)
+    shared = replace(expert, intermediate_size=experts.shared * expert.intermediate_size)
+    return MoeSpec(
+        num_experts=experts.count,
+        experts_per_token=experts.per_token,
+        expert=expert,
+        shared=shared if experts.shared else None,
+    )

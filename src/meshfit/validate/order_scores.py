@@ -59,7 +59,7 @@ class OrderScore:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Point:
+class Point:
     """One layout: the median of its measured speeds, and a row that has it."""
 
     speed: float
@@ -85,11 +85,11 @@ def order_score(rows: Iterable[TruthRow], guess: Guess, *, wide: bool) -> OrderS
     shares: list[float] = []
     regrets: list[float] = []
     near_best: list[bool] = []
-    for points in _groups(rows, wide=wide):
-        compared = _pairs(points)
+    for points in comparable_groups(rows, wide=wide):
+        compared = distinct_pairs(points)
         if not compared:
             continue
-        here = sum(_right(a, b, guess) for a, b in compared)
+        here = sum(share_right(a, b, guess) for a, b in compared)
         right, pairs = right + here, pairs + len(compared)
         shares.append(here / len(compared))
         best = max(point.speed for point in points)
@@ -123,7 +123,8 @@ def measured_speed(row: TruthRow) -> tuple[str, float] | None:
     return next(((kind, value) for kind, value in kinds if value), None)
 
 
-def _groups(rows: Iterable[TruthRow], *, wide: bool) -> list[list[_Point]]:
+def comparable_groups(rows: Iterable[TruthRow], *, wide: bool) -> list[list[Point]]:
+    """Layouts that compare with each other, group by group, repeats as one point."""
     speeds: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[float, TruthRow]]]]
     speeds = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -135,14 +136,15 @@ def _groups(rows: Iterable[TruthRow], *, wide: bool) -> list[list[_Point]]:
         speeds[key][tuple(row.text(name) for name in LAYOUT_COLUMNS)].append((value, row))
     return [
         [
-            _Point(speed=statistics.median(value for value, _ in same), row=same[0][1])
+            Point(speed=statistics.median(value for value, _ in same), row=same[0][1])
             for same in layouts.values()
         ]
         for layouts in speeds.values()
     ]
 
 
-def _pairs(points: Sequence[_Point]) -> list[tuple[_Point, _Point]]:
+def distinct_pairs(points: Sequence[Point]) -> list[tuple[Point, Point]]:
+    """Pairs of a group whose meshes differ and whose measured speeds do."""
     return [
         (a, b)
         for a, b in itertools.combinations(points, 2)
@@ -156,7 +158,8 @@ def _meshes_differ(a: TruthRow, b: TruthRow) -> bool:
     )
 
 
-def _right(a: _Point, b: _Point, guess: Guess) -> float:
+def share_right(a: Point, b: Point, guess: Guess) -> float:
+    """1 where a rule orders a pair as measured, one half where it says nothing, else 0."""
     of_a, of_b = guess(a.row), guess(b.row)
     if of_a is None or of_b is None:
         return 0.0
@@ -165,7 +168,7 @@ def _right(a: _Point, b: _Point, guess: Guess) -> float:
     return float((of_a > of_b) == (a.speed > b.speed))
 
 
-def _picked(points: Sequence[_Point], guess: Guess) -> float:
+def _picked(points: Sequence[Point], guess: Guess) -> float:
     """Measured speed of the layout that the rule puts first; 0 where it puts none."""
     known = [(point.speed, of_it) for point in points if (of_it := guess(point.row))]
     return max(known, key=lambda pair: pair[1])[0] if known else 0.0

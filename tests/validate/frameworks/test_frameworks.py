@@ -77,6 +77,10 @@ def test_megatron_lm_pads_gpt2s_vocabulary_where_none_is_stated():
     assert job("Megatron-LM", vocab="").model.vocab_size == 51200
 
 
+def test_llm_foundrys_loss_is_fused():
+    assert job("llm-foundry/composer FSDP1").training.runtime.loss == "fused"
+
+
 def test_deepspeed_keeps_gradients_in_sixteen_bits():
     found = job("Megatron-DeepSpeed", precision="fp16")
     assert found.training.precision.gradient_bytes == 2
