@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 EngineKind = Literal["training", "serving"]
-MemoryModel = Literal["pytorch", "megatron"]
+MemoryModel = Literal["pytorch", "megatron", "deepspeed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,8 @@ class MegatronOptions:
         overlap_pipeline_exchange: whether an interleaved schedule prefetches what it receives.
         deferred_head_gradients: micro-batches whose head weight gradient waits for the end of the
             step (``--defer-embedding-wgrad-compute``): 0 none, -1 all.
+        distributed_checkpoints: whether what full recomputation keeps is cut over tp
+            (``--distribute-saved-activations``; DeepSpeed's ``partition-activations``).
         checkpoints_on_host: whether what full recomputation keeps waits in host memory (DeepSpeed's
             ``checkpoint-in-cpu``).
         grouped_experts: one grouped matmul for all experts of a rank.
@@ -59,6 +61,7 @@ class MegatronOptions:
     micro_batch_group: int | None = None
     overlap_pipeline_exchange: bool = True
     deferred_head_gradients: int = 0
+    distributed_checkpoints: bool = False
     checkpoints_on_host: bool = False
     grouped_experts: bool = True
     expert_capacity_factor: float | None = None
@@ -86,9 +89,9 @@ class EngineProfile:
         expert_fold: mesh axes whose ranks expert parallelism divides, outermost first.
         vocabulary_multiple: the vocabulary is padded to a multiple of this; 1: it is not padded.
         vocabulary_multiple_per_rank: whether that multiple is of every tensor-parallel rank's part.
-        memory_model: which of the memory models describes it: PyTorch's own wrappers (FSDP2, DDP) or
-            Megatron-Core's buffers and modules.
-        megatron: what the latter takes beyond this profile.
+        memory_model: which of the memory models describes it: PyTorch's own wrappers (FSDP2, DDP),
+            Megatron-Core's buffers and modules, or DeepSpeed's ZeRO around PyTorch's modules.
+        megatron: what Megatron-Core's takes beyond this profile.
         has_memory_model: whether predictions are made for this engine; else those of the native
             profile stand in and are marked.
         live_unsharded_blocks: blocks whose full parameters are in memory at once under a sharded

@@ -1,5 +1,6 @@
 """The layout of a row: degrees, sharding, stages, micro-batch and recomputation."""
 
+import re
 from dataclasses import dataclass
 
 from meshfit.mesh.spec import LayoutSpec
@@ -79,8 +80,16 @@ def layout_of(row: TruthRow, model: ModelSpec, defaults: Defaults) -> LayoutSpec
         micro_batch_size=micro_batch_size or defaults.micro_batch_size,
         recompute=recompute,
         recompute_layers=layers,
-        offload=row.text("offload") if row.text("offload") not in ("", "none") else None,
+        offload=_offload(row.text("offload")),
     )
+
+
+def _offload(text: str) -> str | None:
+    """Where states or activations go: ``cpu``, ``activations``; ``opt+param`` and the like are
+    states. Other words (a policy that decides as it runs) are kept as they are."""
+    if text in ("", "none"):
+        return None
+    return "cpu" if re.search(r"\bopt", text) else text
 
 
 def global_batch_of(row: TruthRow, layout: LayoutSpec) -> int:

@@ -48,9 +48,17 @@ BigScience read 1,271 MiB of context on a V100; 0.5 GB a communicator."""
 MEGATRON_ZERO3 = replace(
     MEGATRON_DEEPSPEED,
     name="megatron-deepspeed-zero3",
-    megatron=replace(MEGATRON_DEEPSPEED.megatron, gradient_bytes=None, checkpoints_on_host=True),
+    megatron=replace(
+        MEGATRON_DEEPSPEED.megatron, gradient_bytes=None, distributed_checkpoints=True
+    ),
+    context_bytes=1271 * 2**20 + 3 * 500_000_000,
 )
-"""DeepSpeed's first branch of Megatron with ZeRO-3, run with ``checkpoint-in-cpu``."""
+"""DeepSpeed's first branch of Megatron with ZeRO-3 and no pipeline, with activations partitioned."""
+
+MEGATRON_ZERO3_ON_HOST = replace(
+    MEGATRON_ZERO3, megatron=replace(MEGATRON_ZERO3.megatron, checkpoints_on_host=True)
+)
+"""The same with ``checkpoint-in-cpu``, which that branch's runs used where they do not deny it."""
 
 LLM_FOUNDRY = replace(
     NATIVE,
@@ -99,6 +107,7 @@ __all__ = [
     "MEGATRON_DEEPSPEED",
     "MEGATRON_LM",
     "MEGATRON_ZERO3",
+    "MEGATRON_ZERO3_ON_HOST",
     "NEMO",
     "TORCHTITAN",
     "TORCHTUNE",

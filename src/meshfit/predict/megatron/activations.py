@@ -98,6 +98,9 @@ def _recomputed_layers(
     first = np.clip(layers - before, 0, count)
     whole = np.where(recompute == FULL, count, np.where(recompute == BLOCK, first, 0))
     inputs = np.where(recompute == FULL, np.ceil(count / np.maximum(layers, 1)), whole)
-    if rank.group.profile.megatron.checkpoints_on_host:
+    options, columns = rank.group.profile.megatron, rank.group.columns
+    if options.checkpoints_on_host:
         inputs = np.zeros(len(rank.group))
+    elif options.distributed_checkpoints:
+        inputs = inputs * columns.sequence_split / columns.tp
     return whole, inputs

@@ -8,7 +8,11 @@ from dataclasses import replace
 
 from meshfit.validate.frameworks.assemble import Conventions, assemble
 from meshfit.validate.frameworks.megatron_lm import GPT2_VOCABULARY
-from meshfit.validate.profiles import MEGATRON_DEEPSPEED, MEGATRON_ZERO3
+from meshfit.validate.profiles import (
+    MEGATRON_DEEPSPEED,
+    MEGATRON_ZERO3,
+    MEGATRON_ZERO3_ON_HOST,
+)
 from meshfit.validate.row_job import RowJob
 from meshfit.validate.rows import TruthRow
 from meshfit.workload.training import RuntimeSpec
@@ -21,9 +25,10 @@ def read(row: TruthRow) -> RowJob:
         NotModelledError: something that is needed is not stated or not known.
     """
     row = row.completed({"vocab": str(GPT2_VOCABULARY)})
-    on_device = "checkpoint-in-cpu N" in row.text("note")
-    if "ZeRO-3" in row.text("framework") and not on_device:
-        return assemble(row, replace(_CONVENTIONS, profile=MEGATRON_ZERO3))
+    if "ZeRO-3" in row.text("framework"):
+        on_device = "checkpoint-in-cpu N" in row.text("note")
+        profile = MEGATRON_ZERO3 if on_device else MEGATRON_ZERO3_ON_HOST
+        return assemble(row, replace(_CONVENTIONS, profile=profile))
     return assemble(row, _CONVENTIONS)
 
 
