@@ -142,9 +142,7 @@ def write(constants: TimeConstants) -> None:
         for name, entry in constants.entries.items():
             fitted = "yes" if entry.is_fitted else "no"
             value = f"{entry.value:.4g}"
-            out.writerow(
-                (name, value, entry.low, entry.high, fitted, entry.meaning, entry.source)
-            )
+            out.writerow((name, value, entry.low, entry.high, fitted, entry.meaning, entry.source))
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def fastest_attention(folder: Path, head_dim: int) -> dict[tuple[int, ...], floa
     for path in sorted(folder.glob("*/*/context_attention_perf.parquet")):
         read = columns(path)
         wanted = (read["head_dim"] == head_dim) & (read["isl"] >= SEQUENCES[0])
-        wanted &= (read["batch_size"] * read["num_heads"] >= HEADS[0])
+        wanted &= read["batch_size"] * read["num_heads"] >= HEADS[0]
         wanted &= (read["attn_dtype"] == "bfloat16") & (read["kv_cache_dtype"] == "bfloat16")
         if "window_size" in read:
             wanted &= read["window_size"] == 0
@@ -179,7 +179,9 @@ def smooth(at: FloatArray, values: FloatArray, grid: NDArray[np.int64]) -> Float
     return np.array(out)
 
 
-def report(name, kept, all_of_them, flops, held_back, chip) -> None:  # type: ignore[no-untyped-def]
+def report(  # noqa: PLR0917
+    name, kept, all_of_them, flops, held_back, chip
+) -> None:  # type: ignore[no-untyped-def]
     out = {key: s for key, s in all_of_them.items() if key not in kept}
     at, truth = rates_of(out, flops)
     table, kind = name.split()[0], name.split()[2]

@@ -87,7 +87,7 @@ def test_cpu_ranks_hide_nothing():
 
 def test_recomputation_adds_one_forward_and_its_collectives():
     plain, again = terms({"tp": 8}, {"tp": 8, "recompute": "full"})
-    assert again["recompute"] > 0.25 * plain["compute"]
+    assert 0.2 < again["recompute"] / plain["compute"] < 0.34
     assert again["compute"] == plain["compute"]
     assert 1.4 < again["reduce_scatter.tp"] / plain["reduce_scatter.tp"] < 1.5
 
@@ -116,7 +116,7 @@ def test_a_rank_order_that_spreads_tensor_parallelism_over_nodes_costs_their_ban
     (inside,) = terms(keys)
     outermost = ("tp", "pp", "dp_replicate", "dp_shard", "cp")
     (across,) = terms(keys, profile=replace(WITHOUT_HOST, rank_order=outermost))
-    assert 7 < across["reduce_scatter.tp"] / inside["reduce_scatter.tp"] < 8
+    assert 7 < across["reduce_scatter.tp"] / inside["reduce_scatter.tp"] < 9
 
 
 def test_every_term_is_finite_and_not_negative():

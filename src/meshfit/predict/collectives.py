@@ -110,6 +110,18 @@ class CollectiveCosts:
         )
 
     @cached_property
+    def gather_share(self) -> float:
+        """Of the bandwidth between domains, what gathers and scatters achieve over whole domains:
+        no switch helps them as it does an all_reduce."""
+        known = self.constants or shipped_constants()
+        return known["network.gather"] if self.topology.accelerator.name in CHIP_OF else 1.0
+
+    @property
+    def serialisation(self) -> float:
+        """Time over the slowest leg: part of ``shares`` where these are known."""
+        return 1.0 if self.topology.accelerator.name in CHIP_OF else SERIALISATION
+
+    @cached_property
     def chip(self) -> str | None:
         """Whose measured curves hold inside a node: of the same chip behind the same links."""
         return (
@@ -141,7 +153,7 @@ class CollectiveCosts:
         latency = _latency(kind, group, self.topology)
         slowest = np.max(legs, axis=0)
         low = (slowest + latency) * self.factor
-        middle = (slowest * SERIALISATION + latency) * self.factor
+        middle = (slowest * self.serialisation + latency) * self.factor
         high = np.maximum(middle, (np.sum(legs, axis=0) + latency) * self.factor)
         inside = self._inside_node_s(kind, size_bytes, group)
         if inside is not None:
@@ -216,6 +228,8 @@ def _legs(
     for index, (level, here) in enumerate(zip(costs.topology.levels, group.members, strict=True)):
         sent = _sent(kind, here, inner, group.degree) * size_bytes
         bandwidth = _bandwidth(level, here) * costs.shares[index]
+        if index > 0 and kind in ("all_gather", "reduce_scatter"):
+            bandwidth = bandwidth * np.where(inner > 1, costs.gather_share, 1.0)
         if index == 0 and costs.chip is not None:
             measured = _full_bandwidth(costs.chip, kind, level.size)
             bandwidth = bandwidth if measured is None else measured * costs.shares[0]
@@ -238,10 +252,18 @@ def _sent(kind: Collective, here: FloatArray, inner: FloatArray, degree: IntArra
 
 
 def _latency(kind: Collective, group: AxisGroup, topology: Topology) -> FloatArray:
-    """Hops times the level's latency: a tree's depth on each level, twice for an all_reduce."""
+    """Hops times the level's latency: a tree's depth on each level, twice for an all_reduce.
+
+    Gathers and scatters go round a ring, which NCCL has no tree for: ``n - 1`` hops, of which one a
+    domain is between domains (src/graph/tuning.cc); but a ring's hops inside a node overlap with
+    those between nodes, so that each level counts its own members only.
+    """
     wait_s = SHARED_CORE_WAIT_S if topology.oversubscribed else 0.0
     total = np.where(group.degree > 1, wait_s, 0.0)
-    for level, depth in zip(topology.levels, group.depths, strict=True):
+    in_ring = kind in ("all_gather", "reduce_scatter")
+    for index, (level, depth) in enumerate(zip(topology.levels, group.depths, strict=True)):
         hops = np.minimum(1.0, depth) if kind == "send_recv" else depth
+        if in_ring and index > 0:
+            hops = group.members[index] - 1
         total += hops * level.latency_s * (2 if kind == "all_reduce" else 1)
     return total

@@ -43,6 +43,7 @@ class PartTime:
             off, and collectives hide under it.
         mixing: what of ``forward`` is attention without its projections.
         matmuls: what of ``forward`` is matmuls with weights.
+        last: what of it makes the layer's output, which backward does not read.
     """
 
     forward: FloatArray
@@ -50,6 +51,7 @@ class PartTime:
     weight: FloatArray
     mixing: FloatArray
     matmuls: FloatArray
+    last: FloatArray
 
 
 def layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
@@ -61,13 +63,7 @@ def layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
     """
     few, which = _distinct_shapes(group)
     time = _layer_time(layer, few, rate)
-    return PartTime(
-        forward=time.forward[which],
-        backward=time.backward[which],
-        weight=time.weight[which],
-        mixing=time.mixing[which],
-        matmuls=time.matmuls[which],
-    )
+    return PartTime(**{name: part[which] for name, part in vars(time).items()})
 
 
 def _distinct_shapes(group: LayoutGroup) -> tuple[LayoutGroup, IntArray]:
@@ -116,6 +112,7 @@ def _layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
         weight=weights,
         mixing=mixing_forward,
         matmuls=forward,
+        last=_last_matmul_s(work, group, rate),
     )
 
 
@@ -181,6 +178,16 @@ def _three_matmuls(
         rate.matmul_s(m, k, n, in_linear=in_linear, moved_bytes=moved),
         rate.matmul_s(n, k, m, in_linear=in_linear, moved_bytes=moved),
     )
+
+
+def _last_matmul_s(work: LayerWork, group: LayoutGroup, rate: Rates) -> FloatArray:
+    """Forward of a layer's last weight."""
+    matmul = work.last
+    if matmul is None:
+        return np.zeros(len(group))
+    shape = _shape(matmul, group)
+    forward, _, _ = _three_matmuls(shape, group, rate, in_linear=matmul.in_linear)
+    return np.asarray(shape.count * forward)
 
 
 def _casts_s(work: LayerWork, group: LayoutGroup, rate: Rates) -> tuple[FloatArray, FloatArray]:
@@ -284,6 +291,7 @@ def head_time(group: LayoutGroup, rate: Rates) -> PartTime:
         weight=weights,
         mixing=np.zeros(len(group)),
         matmuls=forward,
+        last=forward,
     )
 
 

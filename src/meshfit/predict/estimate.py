@@ -238,6 +238,7 @@ def groups_with_machines(
         basis.calibration.compute.factor,
         constants=basis.constants,
         fp8_recipe=training.runtime.fp8_recipe,
+        kernels=basis.profile.kernels,
     )
     costs = CollectiveCosts(
         topology=topology,

@@ -1,7 +1,8 @@
 """Constants of the time model found again from measured steps.
 
-A robust fit of logarithms: every family of measurements weighs the same however many rows it has,
-and what lies far off weighs little. Nothing here knows a model or a family by name.
+A robust fit of logarithms: a family of measurements weighs as the root of its rows, so that large
+ones do not decide alone and small ones do not decide as much; what lies far off weighs little.
+Nothing here knows a model or a family by name.
 """
 
 from collections import Counter
@@ -14,8 +15,8 @@ from meshfit.predict.constants import TimeConstants
 
 FloatArray = NDArray[np.float64]
 
-TOLERANCE = 0.05
-"""Relative error from which a row's weight falls as one over its error (Huber)."""
+TOLERANCE = 0.08
+"""Relative error at which a row weighs half (Cauchy's weight function)."""
 PRIOR = 0.5
 """Relative change of a constant that costs as much as an error of ``TOLERANCE`` in one of all rows
 together: what rows say nothing of stays where it was."""
@@ -40,17 +41,18 @@ def fit_constants(
 
     Args:
         predict: seconds of every row under given constants.
-        families: of every row; each has the same weight in all.
+        families: of every row.
     """
     names = [name for name, entry in start.entries.items() if entry.is_fitted]
     sizes = Counter(families)
-    share = np.array([1.0 / (sizes[family] * len(sizes)) for family in families])
+    share = np.array([sizes[family] ** -0.5 for family in families])
+    share = share / share.sum()
     origin = np.log([start[name] for name in names])
     at, constants = origin.copy(), start
     for _ in range(rounds):
         base = np.log(predict(constants) / measured_s)
         slopes = np.stack([_slope(predict, constants, name, base, measured_s) for name in names], 1)
-        weight = share * np.minimum(1.0, TOLERANCE / np.maximum(np.abs(base), 1e-9))
+        weight = share / (1 + (base / TOLERANCE) ** 2)
         pull = (TOLERANCE / PRIOR) ** 2 / len(names)
         hessian = slopes.T @ (weight[:, None] * slopes) + pull * np.eye(len(names))
         gradient = slopes.T @ (weight * base) + pull * (at - origin)

@@ -88,6 +88,14 @@ def hidden_bytes(group: LayoutGroup, element_bytes: int) -> FloatArray:
     return group.columns.tokens * float(group.model.hidden_size * element_bytes)
 
 
+def gathered_hidden_bytes(group: LayoutGroup) -> FloatArray:
+    """Hidden states as tensor-parallel matmuls gather them: in fp8 where one scale serves all of a
+    tensor, so that they can be cast before they are sent."""
+    in_fp8 = group.training.precision.matmul == "fp8"
+    before = in_fp8 and group.training.runtime.fp8_recipe not in ("rowwise", "blockwise", "mxfp8")
+    return hidden_bytes(group, 1 if before else group.numerics.residual_bytes)
+
+
 def logits_bytes(group: LayoutGroup) -> FloatArray:
     """Logits of one micro-batch over the whole vocabulary."""
     elements = group.model.vocab_size * group.numerics.compute_bytes
@@ -119,12 +127,15 @@ def dispatched_bytes(moe: MoeSpec, group: LayoutGroup) -> FloatArray:
 
 def boundary_bytes(group: LayoutGroup) -> FloatArray:
     """Hidden states of one micro-batch as they pass from stage to stage, of one rank."""
-    return hidden_bytes(group, group.numerics.residual_bytes) / group.columns.sequence_split
+    columns = group.columns
+    share = columns.tp if group.profile.scatters_pipeline_exchange else columns.sequence_split
+    return hidden_bytes(group, group.numerics.residual_bytes) / share
 
 
 def gathered_parameters_bytes(parameters: FloatArray, group: LayoutGroup) -> FloatArray:
-    """Parameters as they are gathered for use."""
-    return parameters * group.training.precision.compute_bytes
+    """Parameters as they are gathered for use: in fp8 where the job asks for it."""
+    in_fp8 = group.training.precision.matmul == "fp8" and group.training.runtime.fp8_parameters
+    return parameters * (1 if in_fp8 else group.training.precision.compute_bytes)
 
 
 def gradients_bytes(parameters: FloatArray, group: LayoutGroup) -> FloatArray:
@@ -151,7 +162,7 @@ def _tensor_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]:
     reduces = columns.micro_batches * (layers * passes + embedding + head)
     gathers = columns.micro_batches * (layers * passes + head)
     reduced = hidden_bytes(group, group.numerics.compute_bytes)
-    gathered = hidden_bytes(group, group.numerics.residual_bytes)
+    gathered = gathered_hidden_bytes(group)
     yield _message("all_reduce.tp", reduced, np.where(is_sequence, 0, reduces), columns.tp)
     yield _message("reduce_scatter.tp", reduced, np.where(is_sequence, reduces, 0), columns.tp)
     yield _message("all_gather.tp", gathered, np.where(is_sequence, gathers, 0), columns.tp)

@@ -73,6 +73,7 @@ class Rates:
         linear: matmuls of layers, in the type that the precision asks for.
         other: routers, the output head, and what an fp8 recipe leaves in 16 bits.
         chip: of the tables; None where nothing was measured on it.
+        slowdown: of attention, whose one long kernel no gaps interrupt.
     """
 
     linear: MatmulRates
@@ -116,29 +117,38 @@ def rates(
     *,
     constants: TimeConstants | None = None,
     fp8_recipe: Fp8Recipe | None = None,
+    kernels: str = "pytorch",
 ) -> Rates:
     """Achievable rates in a precision; ``factor`` divides all of them (from calibration).
+
+    What is known of real steps (constants, tables) holds for accelerators of the catalogue; others
+    achieve what their specification says.
+
+    Args:
+        kernels: whose modules compute (``EngineProfile.kernels``).
 
     Raises:
         InputError: the accelerator has no figure for this precision.
     """
     known = constants or shipped_constants()
     chip = CHIP_OF.get(accelerator.name)
-    slowdown = factor / _power_share(accelerator, known)
+    is_known = accelerator.name in CHIPS
+    engine = known[f"engine.{kernels}"] if is_known else 1.0
+    throttled = factor / _power_share(accelerator, known)
+    slowdown = throttled / engine
     linear = _matmul_rates(accelerator, precision_name, known, slowdown, fp8_recipe)
     other_name = "bf16_mixed" if precision_name == "fp8_mixed" else precision_name
-    is_known = accelerator.name in CHIPS
     return Rates(
         linear=linear,
         other=_matmul_rates(accelerator, other_name, known, slowdown, None),
         memory_bytes_per_s=accelerator.memory_bytes_per_s
-        * (known["memory.share"] if is_known else 1.0)
+        * (known["memory.share"] * engine if is_known else 1.0)
         / factor,
         runs_ahead=accelerator.device_type == "cuda",
         chip=chip,
         attention_shares=_attention_shares(chip, known) if is_known else (),
         attention_backward_share=known["attention.backward"] if is_known else 1.0,
-        slowdown=slowdown,
+        slowdown=throttled,
     )
 
 

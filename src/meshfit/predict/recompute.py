@@ -28,7 +28,8 @@ def recomputed_share(group: LayoutGroup) -> FloatArray:
 def recomputed_s(group: LayoutGroup, time: PartTime) -> FloatArray:
     """Seconds of forward that run again for one layer, on average over the layers of a stage.
 
-    ``selective``: attention without its projections. ``operations``: half of the matmuls and all
+    A whole layer is run again but for its last matmul, where the engine stops once it has what
+    backward needs. ``selective``: attention without its projections. ``operations``: half of the matmuls and all
     that is elementwise.
     """
     policy = group.candidates.recompute
@@ -38,4 +39,7 @@ def recomputed_s(group: LayoutGroup, time: PartTime) -> FloatArray:
         [time.mixing, SAVED_MATMULS * time.matmuls + elementwise],
         default=0.0,
     )
-    return np.asarray(parts + recomputed_share(group) * time.forward)
+    whole = time.forward
+    if group.profile.recomputes_what_is_needed:
+        whole = whole - time.last
+    return np.asarray(parts + recomputed_share(group) * whole)

@@ -30,6 +30,7 @@ from meshfit.predict.messages import (
     CONTEXT_PASSES,
     boundary_bytes,
     dispatched_bytes,
+    gathered_hidden_bytes,
     gathered_parameters_bytes,
     gradients_bytes,
     heads_bytes,
@@ -349,7 +350,7 @@ def _between_blocks(group: LayoutGroup, machine: Machine, exchanges: int) -> Ter
     numerics, costs = group.numerics, machine.costs
     is_sequence = group.columns.sequence_split > 1
     reduced = hidden_bytes(group, numerics.compute_bytes)
-    gathered = hidden_bytes(group, numerics.residual_bytes)
+    gathered = gathered_hidden_bytes(group)
     all_reduce = exchanges * costs.seconds("all_reduce", reduced, machine.axes.tp)
     all_gather = exchanges * costs.seconds("all_gather", gathered, machine.axes.tp)
     scatter = exchanges * costs.seconds("reduce_scatter", reduced, machine.axes.tp)

@@ -64,10 +64,11 @@ Mixing = SoftmaxMixing | ScanMixing
 class LayerWork:
     """Everything that one layer computes beside elementwise passes.
 
-    ``activations``: widths of what nonlinearities are applied to, (width, gated, experts, used).
+    ``last``: the matmul that makes its output. ``activations``: widths of what nonlinearities are applied to, (width, gated, experts, used).
     """
 
     matmuls: tuple[tuple[Matmul, int], ...]
+    last: Matmul | None
     mixings: tuple[Mixing, ...]
     activations: tuple[tuple[int, bool, int, int], ...]
     routed: tuple[MoeSpec, ...]
@@ -77,10 +78,10 @@ class LayerWork:
 def layer_work(layer: LayerSpec, hidden_size: int) -> LayerWork:
     """The work of all blocks of a layer; equal matmuls are counted."""
     blocks = [block for _, block in layer.blocks]
+    matmuls = [one for block in blocks for one in block_matmuls(block, hidden_size)]
     return LayerWork(
-        matmuls=tuple(
-            Counter(one for block in blocks for one in block_matmuls(block, hidden_size)).items()
-        ),
+        matmuls=tuple(Counter(matmuls).items()),
+        last=next((one for one in reversed(matmuls) if one.split == "row"), None),
         mixings=tuple(mixing for block in blocks if (mixing := block_mixing(block)) is not None),
         activations=tuple(one for block in blocks for one in _activations(block)),
         routed=tuple(block for block in blocks if isinstance(block, MoeSpec)),

@@ -72,4 +72,5 @@ ACCELERATE = EngineProfile(
     offload=("none", "cpu"),
     sequence_parallel=False,
     option_names=OPTION_NAMES,
+    recomputes_what_is_needed=True,
 )

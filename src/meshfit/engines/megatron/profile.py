@@ -140,6 +140,7 @@ MEGATRON = EngineProfile(
     memory_model="megatron",
     gathers_logits=False,
     saves_gathered_inputs=False,
+    kernels="megatron",
     fused_layers=True,
     attention="cudnn",
     hides_tensor_parallel_backward=True,

@@ -1,7 +1,7 @@
 """Megatron-LM as papers and its README report it: GPT, mixed precision, NVIDIA's own clusters."""
 
 from meshfit.validate.frameworks.assemble import Conventions, assemble
-from meshfit.validate.profiles import MEGATRON_LM
+from meshfit.validate.profiles import MEGATRON_CORE, MEGATRON_LM
 from meshfit.validate.row_job import RowJob
 from meshfit.validate.rows import TruthRow
 from meshfit.workload.training import RuntimeSpec
@@ -16,9 +16,12 @@ def read(row: TruthRow) -> RowJob:
     Raises:
         NotModelledError: something that is needed is not stated or not known.
     """
-    return assemble(row.completed({"vocab": str(GPT2_VOCABULARY)}), _CONVENTIONS)
+    is_core = row.text("framework_ver").startswith("core")
+    how = _ON_CORE if is_core else _CONVENTIONS
+    return assemble(row.completed({"vocab": str(GPT2_VOCABULARY)}), how)
 
 
 _CONVENTIONS = Conventions(
     profile=MEGATRON_LM, runtime=RuntimeSpec(attention_dropout=0.1, hidden_dropout=0.1)
 )
+_ON_CORE = Conventions(profile=MEGATRON_CORE)

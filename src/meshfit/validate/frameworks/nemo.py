@@ -2,6 +2,8 @@
 
 Recompute is never stated and taken as selective, core attention (SCHEMA.md); the tables are of
 runs with overlapped gradients, parameters and tensor-parallel collectives, as the recipes set them.
+Pipelines are interleaved in all of them; where the depth is not stated, one layer a virtual stage,
+as most have.
 """
 
 from meshfit.validate.divisions import Defaults
@@ -18,6 +20,9 @@ def read(row: TruthRow) -> RowJob:
     Raises:
         NotModelledError: something that is needed is not stated or not known.
     """
+    layers, ranks = row.whole("n_layers") or 0, row.whole("pp") or 1
+    if ranks > 1 and layers % ranks == 0:
+        row = row.completed({"vpp": str(layers // ranks)})
     return assemble(row, _CONVENTIONS)
 
 
