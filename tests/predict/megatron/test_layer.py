@@ -141,6 +141,17 @@ def test_shared_experts_are_an_mlp_beside_the_routed_ones() -> None:
     assert part(kept(moe) - kept(alone), "tp") == 6 * HIDDEN
 
 
+def test_recomputing_a_mixture_drops_all_of_its_experts() -> None:
+    expert = MlpSpec(intermediate_size=HIDDEN, gated=True)
+    moe = MoeSpec(num_experts=8, experts_per_token=2, expert=expert, shared=expert)
+    layer = LayerSpec(blocks=(("mlp", moe),))
+    dropped = recomputed_bytes(layer, HIDDEN, settings(), ("moe",))
+    assert part(dropped, "experts") == 2 * (2 * 2 * HIDDEN + 2 * HIDDEN)
+    assert part(dropped, "tp") == 6 * HIDDEN
+    activation = recomputed_bytes(layer, HIDDEN, settings(), ("moe_act",))
+    assert sum(activation.by_split) == part(activation, "experts") == 2 * 2 * HIDDEN
+
+
 def test_backward_of_attention_starts_with_what_the_mlp_kept_freed() -> None:
     in_mlp, in_attention = backward_bytes(GPT, HIDDEN, settings())
     assert part(in_mlp, "tp") == 2 * 4 * HIDDEN

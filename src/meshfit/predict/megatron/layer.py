@@ -19,6 +19,10 @@ from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.model import LayerSpec
 
 
+_PARTS = {"moe": ("moe_act", "shared_experts")}
+"""Module -> those inside it."""
+
+
 @lru_cache(maxsize=1024)
 def layer_tensors(
     layer: LayerSpec, hidden_size: int, settings: LayerSettings
@@ -43,12 +47,13 @@ def layer_bytes(layer: LayerSpec, hidden_size: int, settings: LayerSettings) -> 
 def recomputed_bytes(
     layer: LayerSpec, hidden_size: int, settings: LayerSettings, modules: tuple[str, ...]
 ) -> BytesPerToken:
-    """What selective recomputation of ``modules`` drops in forward."""
+    """What selective recomputation of ``modules`` drops in forward; of ``moe`` all that is inside."""
+    parts = {part for module in modules for part in (module, *_PARTS.get(module, ()))}
     return total(
         t
         for block in layer_tensors(layer, hidden_size, settings)
         for t in block
-        if t.module in modules
+        if t.module in parts
     )
 
 
