@@ -18,7 +18,6 @@ from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
 from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.model import LayerSpec
 
-
 _PARTS = {"moe": ("moe_act", "shared_experts")}
 """Module -> those inside it."""
 
