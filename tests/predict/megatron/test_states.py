@@ -9,6 +9,7 @@ from meshfit.predict.megatron.parameters import on_rank, rank_parameters
 from meshfit.predict.megatron.states import state_bytes
 from meshfit.workload.blocks.feed_forward import MoeSpec
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec
+from meshfit.workload.training import RuntimeSpec
 from tests.predict.megatron.builders import gpt, group
 
 EXPERT = MlpSpec(intermediate_size=256, gated=False)
@@ -47,6 +48,13 @@ def test_every_instance_of_the_optimizer_holds_all_of_them() -> None:
 def test_gradients_stay_in_fp16_and_no_master_copy_is_made_in_fp32() -> None:
     assert per_parameter("fp16_mixed", dp_replicate=2) == (2, 2, 12)
     assert per_parameter("fp32", dp_replicate=2) == (4, 4, 8)
+
+
+def test_fp8_linears_have_two_more_bytes_unless_parameters_are_gathered_in_fp8() -> None:
+    runtimes = (RuntimeSpec(fp8_parameters=gathered) for gathered in (False, True))
+    groups = [group(gpt(), {}, precision="fp8_mixed", runtime=runtime) for runtime in runtimes]
+    cached, gathered = (state_bytes(of.pipeline.ranks[0], of).weights[0] for of in groups)
+    assert cached - gathered == 2 * 12 * 12 * 512 * 512
 
 
 def test_megatron_fsdp_shares_gradients_and_parameters_out_too() -> None:

@@ -145,6 +145,21 @@ def _replicated(block: Block, hidden_size: int) -> int:
     return sum(t.elements for t in block.tensors(hidden_size) if t.split is None)
 
 
+def linear_parameters(shape: RankShape, model: ModelSpec) -> Parameters:
+    """Weights of the linears in all layers of one pipeline rank: what fp8 matmuls take."""
+    total = Parameters()
+    for chunk in shape.chunks:
+        for layer, count in chunk.layers:
+            total += _layer_linears(layer, model.hidden_size) * count
+    return total
+
+
+@lru_cache(maxsize=1024)
+def _layer_linears(layer: LayerSpec, hidden_size: int) -> Parameters:
+    tensors = counts.layer_tensors(layer, hidden_size, 0)
+    return _sorted(tensor for tensor in tensors if tensor.role == "linear")
+
+
 def adapter_parameters(shape: RankShape, model: ModelSpec, adapter: AdapterSpec) -> Parameters:
     """The adapters of all linears on one pipeline rank, divided as their linears are."""
     total = Parameters()

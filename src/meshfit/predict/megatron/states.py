@@ -10,6 +10,7 @@ from meshfit.predict.group import LayoutGroup
 from meshfit.predict.megatron.parameters import (
     RankParameters,
     adapter_parameters,
+    linear_parameters,
     on_rank,
     rank_parameters,
 )
@@ -19,6 +20,10 @@ from meshfit.workload.training import OPTIMIZER_MOMENTS
 FloatArray = NDArray[np.float64]
 
 FP32_BYTES = 4
+
+FP8_COPIES = 2
+"""A weight in fp8 and its transpose, which Transformer Engine keeps over the micro-batches of a step.
+They are the parameter itself, 2 bytes as well, where parameters are gathered in fp8."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +78,9 @@ def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
     if frozen is not None and group.training.adapter is not None:
         stored = base_bytes(group.training.adapter.base_bits, element)
         weights = weights + shared_out(frozen, 3) * stored
+    if precision.matmul == "fp8" and not group.training.runtime.fp8_parameters:
+        linears = on_rank(linear_parameters(shape, group.model), group)
+        weights = weights + linears.total * FP8_COPIES
     return StateBytes(
         weights=weights,
         gradients=shared_out(trained, 2) * reduced,
