@@ -3,8 +3,8 @@
 import pytest
 
 from meshfit.errors import InputError
-from meshfit.funnel.checking import EXIT_CODES, check_document, engine_documents
-from meshfit.job.read import read_job
+from meshfit.funnel.checking import EXIT_CODES, broken_rules, check_document, engine_documents
+from meshfit.job.read import layout_of_keys, read_job
 
 JOB = """
 schema_version: 1
@@ -38,10 +38,11 @@ def test_engines_that_replicate_key_value_heads_take_what_others_refuse(write):
 
 
 def test_what_was_predicted_by_a_stand_in_is_marked_and_what_was_not_is_absent(write):
-    found = engine_documents(write(), "tp=8,dp_replicate=2", ["deepspeed", "vllm"])
+    found = engine_documents(write(), "tp=8,dp_shard=2", ["accelerate", "deepspeed", "vllm"])
     rows = {row["engine"]: row for row in found}
-    assert rows["deepspeed"]["estimated_with"] == "native 1"
-    assert rows["deepspeed"]["verdict"] == "fits"
+    assert rows["accelerate"]["estimated_with"] == "native 1"
+    assert rows["deepspeed"]["estimated_with"].startswith("deepspeed")
+    assert rows["accelerate"]["verdict"] == "fits"
     assert rows["vllm"]["memory"] is None
     assert "vllm serves" in rows["vllm"]["absent"]["memory"]
     assert rows["vllm"]["verdict"] is None
@@ -106,3 +107,32 @@ def test_a_layout_that_does_not_fit_comes_with_changes_that_would_make_it_fit(wr
     assert "are needed; with 10.0% headroom" in missing
     assert changes
     assert all(change.startswith("fits with ") for change in changes)
+
+
+def test_an_illegal_layout_comes_with_legal_ones_near_it(write):
+    """vllm-project/vllm#4232: not six ranks of tensor parallelism, but replicas of smaller ones or
+    a pipeline."""
+    path = write("engine: vllm\n")
+    path.write_text(path.read_text().replace("2x8", "1x6"))
+    job = read_job(path, layout="tp=6", to_run=False)
+    document = check_document(job, job.layout)
+    assert document["verdict"] == "invalid"
+    offered = document["nearest_layouts"]
+    assert {"dp_replicate": 3, "tp": 2, "sp": False} in offered
+    assert {"tp": 2, "sp": False, "pp": 3} in [
+        {key: value for key, value in one.items() if key != "schedule"} for one in offered
+    ]
+    assert document["advice"] == [
+        "nearest legal layouts: "
+        + "; ".join(layout_of_keys(one, job.profile).label for one in offered)
+    ]
+    for keys in offered:
+        assert broken_rules(job, layout_of_keys(keys, job.profile)) == ()
+
+
+def test_where_nothing_is_legal_no_neighbour_is_named(write):
+    job = read_job(write("search: {tp: [3]}\n"), layout="tp=3", to_run=False)
+    document = check_document(job, job.layout)
+    assert (document["verdict"], document["nearest_layouts"], document["advice"]) == (
+        "invalid", [], [],
+    )  # fmt: skip

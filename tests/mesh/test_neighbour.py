@@ -28,6 +28,19 @@ def test_no_layout_has_no_neighbour():
     assert Neighbours(nothing).nearest(LayoutSpec()) is None
 
 
+def test_a_policy_that_no_candidate_has_is_as_far_from_each():
+    asked = make_layout({"tp": 8, "schedule": "unheard of", "recompute": "unheard of"})
+    near, far = make_layout({"tp": 4}), make_layout({"tp": 2})
+    assert Neighbours(Candidates.from_layouts([far, near])).nearest(asked) == near
+
+
+def test_several_neighbours_differ_in_their_degrees():
+    wide, deep = make_layout({"dp_replicate": 3}), make_layout({"pp": 3})
+    again = make_layout({"dp_replicate": 3, "micro_batch_size": 2})
+    neighbours = Neighbours(Candidates.from_layouts([wide, again, deep]))
+    assert neighbours.nearest_meshes(make_layout({"tp": 3}), 3) == [wide, deep]
+
+
 def away(one, other):
     degrees = ("dp_replicate", "dp_shard", "tp", "cp", "pp", "vpp", "ep", "micro_batch_size")
     policies = ("sp", "cp_method", "schedule", "stage_layers", "zero_stage", "recompute")

@@ -1,6 +1,7 @@
 """``meshfit check``: one given layout, all broken rules at once, then whether it fits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.facts import facts_of
+from meshfit.mesh.generate import generate
 from meshfit.mesh.groups import describe_groups
+from meshfit.mesh.neighbour import Neighbours
 from meshfit.mesh.rules import Violation, violations, warnings
+from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.advice import changes_that_fit
 from meshfit.predict.verdict import VERDICTS
@@ -21,6 +25,9 @@ from meshfit.units import format_bytes, format_percent
 
 EXIT_CODES = {"fits": 0, "tight": 0, "does_not_fit": 1, "invalid": 2, None: 0}
 """What the command ends with, by verdict (None: legal, and memory could not be predicted)."""
+
+MOST_NEIGHBOURS = 3
+"""Of the legal layouts near an illegal one, how many are named."""
 
 MOST_CHANGES = 3
 """Of the changes that would make a layout fit, how many are advised."""
@@ -39,10 +46,33 @@ def require_legal(job: Job, layout: LayoutSpec, *, what: str = "layout") -> None
         raise InputError(f"{what} {layout.label} is not legal:\n{listed}")
 
 
+def legal_neighbours(job: Job, layout: LayoutSpec) -> list[LayoutSpec]:
+    """Legal layouts of the job near one that is not, the nearest first; none where no layout of
+    its ``search`` on its accelerators is legal.
+
+    The layout's own micro-batch and virtual stages, or one of each, are tried before all others.
+    """
+    for search in (_near(job.search, layout), job.search):
+        space = generate(job.model, job.training, job.topology, job.profile, search)
+        if len(space.candidates):
+            return Neighbours(space.candidates).nearest_meshes(layout, MOST_NEIGHBOURS)
+    return []
+
+
+def _near(search: SearchSpec, layout: LayoutSpec) -> SearchSpec:
+    """``search`` with what it leaves open of the policies that make a space large."""
+    return replace(
+        search,
+        micro_batch_size=search.micro_batch_size or (1, layout.micro_batch_size),
+        vpp=search.vpp or (1, layout.vpp),
+    )
+
+
 def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     """What ``check --json`` prints: the verdict, all violations, memory per stage, time by term.
 
-    ``warnings`` have the keys of violations and leave a layout legal. ``estimated_with`` names the
+    ``nearest_layouts`` are legal ones near an illegal one, with different degrees. ``warnings`` have
+    the keys of violations and leave a layout legal. ``estimated_with`` names the
     profile that memory and time were predicted with. A legal layout that cannot be predicted has no
     verdict; ``absent`` says why.
     """
@@ -60,11 +90,17 @@ def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         "memory": None,
         "time": None,
         "advice": [],
+        "nearest_layouts": [],
         "estimated_with": None,
         "absent": {},
     }
     if broken:
-        return document | {"verdict": "invalid"}
+        legal = legal_neighbours(job, layout)
+        document["nearest_layouts"] = [one.as_json() for one in legal]
+        advice = (
+            [f"nearest legal layouts: {'; '.join(one.label for one in legal)}"] if legal else []
+        )
+        return document | {"verdict": "invalid", "advice": advice}
     reason = why_not_modelled(job, layout)
     if reason is not None:
         absent = dict.fromkeys(("verdict", "memory", "time"), reason)
@@ -103,6 +139,7 @@ def _engine_row(path: Path, layout: str | None, engine: str) -> dict[str, Any]:
         "legal": not document["violations"],
         "verdict": document["verdict"],
         "violations": document["violations"],
+        "nearest_layouts": document["nearest_layouts"],
         "warnings": document["warnings"],
         "estimated_with": document["estimated_with"],
         "memory": memory and {"capacity": memory["capacity"], "interval": memory["interval"]},
