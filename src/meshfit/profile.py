@@ -142,6 +142,8 @@ class EngineProfile:
             hands on, though every one of them holds all of it.
         scatters_gradients: whether stage 1 scatters gradients and gathers parameters; else it sums
             gradients everywhere and broadcasts.
+        broadcasts_updates: whether at stage 1 each rank sends what it updated on its own, one after
+            the other; else one gather does.
         overlaps_gradients, overlaps_parameters: whether stage 0 and 1 reduce under backward, and
             gather what the optimizer has updated under the next forward, where a job does not say.
         overlap_fraction: share of a layer's computation under which data-parallel communication
@@ -203,6 +205,7 @@ class EngineProfile:
     recomputes_what_is_needed: bool = False
     stage_2_shards_parameters: bool = True
     scatters_gradients: bool = False
+    broadcasts_updates: bool = False
     overlaps_gradients: bool = True
     overlaps_parameters: bool = False
     overlap_fraction: float = 0.9

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from meshfit.cluster.topology import Level, Topology
 from meshfit.predict.constants import TimeConstants, shipped_constants
-from meshfit.predict.tables.chips import CHIP_OF
+from meshfit.predict.tables.chips import CHIP_OF, CHIPS
 from meshfit.predict.tables.collectives import NodeCurve, node_curves
 
 FloatArray = NDArray[np.float64]
@@ -101,7 +101,7 @@ class CollectiveCosts:
     def shares(self) -> tuple[float, ...]:
         """Of every level's bandwidth: what collectives achieve beside computation."""
         known = self.constants or shipped_constants()
-        if self.topology.accelerator.name not in CHIP_OF:
+        if self.topology.accelerator.name not in CHIPS:
             return (1.0,) * len(self.topology.levels)
         inside = self.topology.gpus_per_host
         return tuple(
@@ -114,12 +114,12 @@ class CollectiveCosts:
         """Of the bandwidth between domains, what gathers and scatters achieve over whole domains:
         no switch helps them as it does an all_reduce."""
         known = self.constants or shipped_constants()
-        return known["network.gather"] if self.topology.accelerator.name in CHIP_OF else 1.0
+        return known["network.gather"] if self.topology.accelerator.name in CHIPS else 1.0
 
     @property
     def serialisation(self) -> float:
         """Time over the slowest leg: part of ``shares`` where these are known."""
-        return 1.0 if self.topology.accelerator.name in CHIP_OF else SERIALISATION
+        return 1.0 if self.topology.accelerator.name in CHIPS else SERIALISATION
 
     @cached_property
     def chip(self) -> str | None:

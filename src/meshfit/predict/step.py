@@ -285,7 +285,7 @@ def _under_weight_gradients(
         return {name: left * seconds for name, seconds in blocks.items()}
     room = machine.overlap * time.weight / 2
     return {
-        name: left * seconds if name == "all_gather.tp" else np.maximum(0.0, seconds - room)
+        name: left * seconds if name == "all_gather.tp" else _shown(seconds, room, machine)
         for name, seconds in blocks.items()
     }
 
@@ -561,6 +561,9 @@ def _replication(
     gathered = costs.seconds(
         "all_gather", gathered_parameters_bytes(parameters, group), axes.states
     )
+    if group.profile.broadcasts_updates:
+        one_by_one = costs.seconds("broadcast", np.zeros(len(group)), axes.states)
+        gathered = gathered + columns.state_shard * one_by_one
     return {
         "all_reduce.dp_replicate": exposed(over_replicas, room),
         "reduce_scatter.dp_shard": np.where(is_zero1, exposed(scattered, room), 0.0),

@@ -81,6 +81,7 @@ INTERNEVO = replace(
     sequence_parallel=False,
     vocabulary_multiple=1,
     kernels="pytorch",
+    broadcasts_updates=True,
     overlaps_gradients=True,
 )
 """InternEvo: its own tensor and pipeline parallelism and ZeRO-1 groups, flash attention."""
