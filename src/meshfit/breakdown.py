@@ -17,7 +17,8 @@ class MemoryBreakdown:
 
     ``allocated`` is the sum of the categories; ``reserved`` adds what the allocator holds beyond
     it, and ``context`` is what the driver and the communicators take outside the allocator. The
-    last two are None where they do not exist (CPU) or could not be had.
+    last two are None where they do not exist (CPU) or could not be had. ``host`` is what offloading
+    takes of the host's memory for this rank, None without.
     """
 
     parameters: int = 0
@@ -30,6 +31,7 @@ class MemoryBreakdown:
     unattributed: int = 0
     reserved: int | None = None
     context: int | None = None
+    host: int | None = None
 
     @property
     def allocated(self) -> int:
@@ -51,11 +53,13 @@ class MemoryBreakdown:
             "reserved": self.reserved,
             "context": self.context,
         }
+        if self.host is not None:
+            document["host"] = self.host
         return document
 
 
 MEMORY_CATEGORIES: tuple[str, ...] = tuple(
-    f.name for f in fields(MemoryBreakdown) if f.name not in ("reserved", "context")
+    f.name for f in fields(MemoryBreakdown) if f.name not in ("reserved", "context", "host")
 )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.job.spec import Job
-from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE, SCHEDULES, Candidates
+from meshfit.mesh.candidates import CP_METHODS, OFFLOAD, RECOMPUTE, SCHEDULES, Candidates
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.coverage import COVERED_RECOMPUTE, COVERED_SCHEDULES, require_covered
 from meshfit.profile import EngineProfile
@@ -69,7 +69,7 @@ def why_not_modelled(job: Job, layout: LayoutSpec) -> str | None:
         value = getattr(layout, key)
         if value not in known:
             return f"{key}={value} is not modelled yet"
-    if layout.offload is not None:
+    if layout.offload not in OFFLOAD:
         return f"offload={layout.offload} is not modelled yet"
     one = Candidates.from_layouts([layout])
     if not modelled(one, job.model.num_hidden_layers)[0]:

@@ -19,6 +19,8 @@ SCHEDULES: tuple[str, ...] = (
     "dualpipe_v",
 )
 RECOMPUTE: tuple[str, ...] = ("none", "selective", "operations", "alternate", "block", "full")
+OFFLOAD: tuple[str | None, ...] = (None, "none", "cpu", "activations")
+"""``cpu``: parameters, gradients and optimizer between uses; ``activations``: what forward keeps."""
 CP_METHODS: tuple[str | None, ...] = (None, "ring", "all_gather", "all_to_all")
 
 IntArray = NDArray[np.int64]
@@ -28,7 +30,7 @@ IntArray = NDArray[np.int64]
 class Candidates:
     """N layouts. Every column is an integer array of shape [N].
 
-    ``schedule``, ``recompute`` and ``cp_method`` are indices into the tuples above;
+    ``schedule``, ``recompute``, ``offload_to`` and ``cp_method`` are indices into the tuples above;
     ``stage_split`` is an index into ``stage_splits``, whose None means "as even as can be".
     Layouts that share (pp, vpp, schedule, stage_split) share a pipeline, and those are few: code
     that needs a loop loops over pipelines, never over layouts.
@@ -50,6 +52,7 @@ class Candidates:
     micro_batch_size: IntArray
     recompute: IntArray
     recompute_layers: IntArray
+    offload_to: IntArray
     stage_splits: tuple[tuple[int, ...] | None, ...] = (None,)
 
     def __len__(self) -> int:
@@ -70,6 +73,7 @@ class Candidates:
             cp_method=CP_METHODS[row["cp_method"]],
             schedule=SCHEDULES[row["schedule"]],
             recompute=RECOMPUTE[row["recompute"]],
+            offload=OFFLOAD[row["offload_to"]],
             stage_layers=split,
         )
 
@@ -84,6 +88,7 @@ class Candidates:
             "cp_method": [CP_METHODS.index(layout.cp_method) for layout in layouts],
             "schedule": [SCHEDULES.index(layout.schedule) for layout in layouts],
             "recompute": [RECOMPUTE.index(layout.recompute) for layout in layouts],
+            "offload_to": [_offload_code(layout.offload) for layout in layouts],
             "stage_split": [splits[layout.stage_layers] for layout in layouts],
         }
         plain = {key: [getattr(layout, key) for layout in layouts] for key in _PLAIN}
@@ -91,6 +96,11 @@ class Candidates:
             key: np.asarray(values, dtype=np.int64) for key, values in (plain | coded).items()
         }
         return Candidates(**columns, stage_splits=tuple(splits))
+
+
+def _offload_code(offload: str | None) -> int:
+    """A place that no engine knows is left to the rules, which see the layout itself."""
+    return OFFLOAD.index(offload) if offload in OFFLOAD else 0
 
 
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Candidates) if f.name != "stage_splits")

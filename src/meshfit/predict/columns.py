@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.mesh.candidates import RECOMPUTE, Candidates
+from meshfit.mesh.candidates import OFFLOAD, RECOMPUTE, Candidates
 from meshfit.profile import EngineProfile
 from meshfit.workload.training import TrainingSpec
 
@@ -31,6 +31,7 @@ class StepColumns:
         keeps_gradients: whether FSDP2's hooks keep whole gradients until the last micro-batch.
         recompute: whether all layers are recomputed in full.
         policy: index into ``candidates.RECOMPUTE``; ``recompute_layers`` its number of layers.
+        offloads_states, offloads_activations: whether they lie on the host when nothing uses them.
         expert_split: ranks over which ep and etp divide the experts of a layer (tp where the layout
             has no expert parallelism).
         expert_shard: ranks over which ZeRO divides the states of one rank's experts.
@@ -54,6 +55,8 @@ class StepColumns:
     recompute: BoolArray
     policy: IntArray
     recompute_layers: IntArray
+    offloads_states: BoolArray
+    offloads_activations: BoolArray
     expert_split: IntArray
     expert_shard: IntArray
     dispatch_split: FloatArray
@@ -97,6 +100,8 @@ def step_columns(
         recompute=c.recompute == RECOMPUTE.index("full"),
         policy=c.recompute,
         recompute_layers=c.recompute_layers,
+        offloads_states=c.offload_to == OFFLOAD.index("cpu"),
+        offloads_activations=c.offload_to == OFFLOAD.index("activations"),
         expert_split=expert_split,
         expert_shard=np.where(c.zero_stage > 0, np.maximum(1, fold // expert_split), 1),
         dispatch_split=c.tp / etp,

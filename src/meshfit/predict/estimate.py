@@ -23,6 +23,7 @@ from meshfit.predict.collectives import CollectiveCosts, MeasuredCurves
 from meshfit.predict.columns import step_columns
 from meshfit.predict.constants import TimeConstants, shipped_constants
 from meshfit.predict.coverage import require_covered
+from meshfit.predict.deepspeed import rank_memory as deepspeed_rank_memory
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.megatron.memory import rank_memory as megatron_rank_memory
 from meshfit.predict.memory import RankMemory
@@ -74,7 +75,7 @@ class Estimates:
             most: reserved (allocated on CPU) plus context.
         memory_categories: its allocated bytes by ``MEMORY_CATEGORIES``, [N, categories].
         memory_reserved, memory_context: on CUDA what its allocator holds, and what lies outside;
-            allocated bytes and 0 on CPU.
+            allocated bytes and 0 on CPU. memory_host: what it has offloaded.
         worst_rank: which pipeline rank that is.
         step_low_s, step_middle_s, step_high_s: one optimizer step.
         time_terms: its seconds by ``TERMS``, [N, terms].
@@ -89,6 +90,7 @@ class Estimates:
     memory_categories: FloatArray
     memory_reserved: FloatArray
     memory_context: FloatArray
+    memory_host: FloatArray
     worst_rank: IntArray
     step_low_s: FloatArray
     step_middle_s: FloatArray
@@ -132,6 +134,7 @@ class Estimates:
                 self.memory_categories[index],
                 self.memory_reserved[index],
                 self.memory_context[index],
+                self.memory_host[index],
                 self.basis,
             ),
             time=time,
@@ -161,7 +164,10 @@ class Estimates:
             rank = _rank_memory(shape, group)
             by_category = np.array([rank.categories[name][0] for name in MEMORY_CATEGORIES])
             reserved, context = _on_device(rank, self.basis)
-            breakdowns.append(_memory_breakdown(by_category, reserved[0], context[0], self.basis))
+            host = 0.0 if rank.host is None else rank.host[0]
+            breakdowns.append(
+                _memory_breakdown(by_category, reserved[0], context[0], host, self.basis)
+            )
         return tuple(breakdowns)
 
     def _binding(self, index: int) -> str:
@@ -206,16 +212,19 @@ def estimate(
     )
     count = len(candidates)
     categories = np.zeros((count, len(MEMORY_CATEGORIES)))
-    reserved, context = np.zeros(count), np.zeros(count)
+    reserved, context, host = np.zeros(count), np.zeros(count), np.zeros(count)
     worst_rank = np.zeros(count, dtype=np.int64)
     terms = np.zeros((count, len(TERMS)))
     for rows, group, machine in groups_with_machines(candidates, basis):
         fullest = _fullest(group, basis)
         categories[rows], worst_rank[rows] = fullest.categories, fullest.rank
         reserved[rows], context[rows] = fullest.reserved, fullest.context
+        host[rows] = fullest.host
         terms[rows] = step_terms(group, machine)
     terms *= basis.calibration.step_time.factor
-    memory = _Fullest(categories=categories, reserved=reserved, context=context, rank=worst_rank)
+    memory = _Fullest(
+        categories=categories, reserved=reserved, context=context, host=host, rank=worst_rank
+    )
     return _with_intervals(memory, terms, candidates, basis)
 
 
@@ -325,6 +334,8 @@ def _rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     """By the memory model that the engine's profile names."""
     if group.profile.memory_model == "megatron":
         return megatron_rank_memory(shape, group)
+    if group.profile.memory_model == "deepspeed":
+        return deepspeed_rank_memory(shape, group)
     return pytorch_rank_memory(shape, group)
 
 
@@ -335,6 +346,7 @@ class _Fullest:
     categories: FloatArray
     reserved: FloatArray
     context: FloatArray
+    host: FloatArray
     rank: IntArray
 
 
@@ -350,8 +362,13 @@ def _fullest(group: LayoutGroup, basis: Basis) -> _Fullest:
         categories=np.stack(categories, axis=1),
         reserved=np.choose(worst, [reserved for reserved, _ in on_device]),
         context=np.choose(worst, [context for _, context in on_device]),
+        host=np.choose(worst, [_or_zero(rank.host, len(group)) for rank in ranks]),
         rank=np.array([shape.rank for shape in shapes])[worst],
     )
+
+
+def _or_zero(given: FloatArray | None, count: int) -> FloatArray:
+    return np.zeros(count) if given is None else given
 
 
 def _on_device(rank: RankMemory, basis: Basis) -> tuple[FloatArray, FloatArray]:
@@ -386,6 +403,7 @@ def _with_intervals(
         memory_categories=fullest.categories,
         memory_reserved=fullest.reserved,
         memory_context=fullest.context,
+        memory_host=fullest.host,
         worst_rank=fullest.rank,
         step_low_s=step_s / step.spread,
         step_middle_s=step_s,
@@ -396,7 +414,7 @@ def _with_intervals(
 
 
 def _memory_breakdown(
-    by_category: FloatArray, reserved: float, context: float, basis: Basis
+    by_category: FloatArray, reserved: float, context: float, host: float, basis: Basis
 ) -> MemoryBreakdown:
     categories = {
         name: round(float(value))
@@ -405,7 +423,10 @@ def _memory_breakdown(
     if not basis.is_cuda:
         return MemoryBreakdown(**categories)
     return MemoryBreakdown(
-        **categories, reserved=round(float(reserved)), context=round(float(context))
+        **categories,
+        reserved=round(float(reserved)),
+        context=round(float(context)),
+        host=round(float(host)) or None,
     )
 
 

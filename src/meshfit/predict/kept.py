@@ -29,10 +29,15 @@ _SELECTIVE, _OPERATIONS, _ALTERNATE, _BLOCK, _FULL = (
 )
 
 
+LAYERS_ON_DEVICE = 2
+"""Layers whose activations are there while the others' are offloaded: the one that computes and the
+one that is being copied (torchtune's ``OffloadActivations``, two streams)."""
+
+
 def activation_moments(shape: RankShape, group: LayoutGroup, held: InFlight) -> Moments:
     """What autograd keeps. In the last layer's backward the head's part is gone, and the input of
     the layer's last matmul, while a recomputed layer is there in full."""
-    each = [_chunk_activations(chunk, group) for chunk in shape.chunks]
+    each = [_chunk_activations(chunk, group) - _offloaded(chunk, group) for chunk in shape.chunks]
     kept = sum(
         (count * bytes_ for count, bytes_ in zip(held.per_chunk, each, strict=True)),
         start=_sent_activations(shape, group),
@@ -148,6 +153,29 @@ def _chunk_activations(chunk: Chunk, group: LayoutGroup) -> FloatArray:
 def keeps_sent(group: LayoutGroup) -> bool:
     """Whether what a stage has sent is held until the end of the step."""
     return group.pipeline.vpp > 1 and group.profile.interleaving_keeps_sent
+
+
+def offloaded_activations(shape: RankShape, group: LayoutGroup, held: InFlight) -> FloatArray:
+    """Bytes of activations on the host while most micro-batches are in flight."""
+    return np.asarray(
+        sum(
+            count * _offloaded(chunk, group)
+            for count, chunk in zip(held.per_chunk, shape.chunks, strict=True)
+        )
+    )
+
+
+def _offloaded(chunk: Chunk, group: LayoutGroup) -> FloatArray:
+    """Of one micro-batch on one virtual stage; the head's part stays."""
+    columns = group.columns
+    if not columns.offloads_activations.any():
+        return np.zeros(len(group))
+    basis, layers = group.layer_basis, max(1, chunk.num_layers)
+    whole = _chunk_activations(chunk, group)
+    if chunk.has_head:
+        whole = whole - total(head_tensors(basis)).on_rank(columns)
+    away = whole * max(0, layers - LAYERS_ON_DEVICE) / layers
+    return np.where(columns.offloads_activations, away, 0.0)
 
 
 def _sent_activations(shape: RankShape, group: LayoutGroup) -> FloatArray:

@@ -28,13 +28,14 @@ from numpy.typing import NDArray
 from meshfit.breakdown import MEMORY_CATEGORIES
 from meshfit.predict.device import context_bytes, reserved_bytes
 from meshfit.predict.group import LayoutGroup
-from meshfit.predict.kept import activation_moments
+from meshfit.predict.kept import activation_moments, offloaded_activations
 from meshfit.predict.logits import logit_moments
 from meshfit.predict.moments import MOMENTS, Moments
 from meshfit.predict.schedule import InFlight, RankShape, in_flight
 from meshfit.predict.states import (
     StateBytes,
     in_buckets,
+    on_device,
     state_bytes,
     waits_for_replicas,
 )
@@ -52,13 +53,14 @@ class RankMemory:
     """Bytes at the peak: one array of shape [N] a category, and which moment it is.
 
     ``reserved`` and ``context`` (outside the allocator) are of a CUDA device; None: a share of what
-    is allocated and a constant, as the engine's profile has them.
+    is allocated and a constant, as the engine's profile has them. ``host`` is what is offloaded.
     """
 
     categories: Mapping[str, FloatArray]
     moment: IntArray
     reserved: FloatArray | None = None
     context: FloatArray | None = None
+    host: FloatArray | None = None
 
     @property
     def allocated(self) -> FloatArray:
@@ -68,7 +70,7 @@ class RankMemory:
 def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     """Memory of one pipeline rank at its peak, for every layout of ``group``."""
     held = in_flight(group.pipeline, shape.rank, group.columns.micro_batches)
-    states = state_bytes(shape, group)
+    states, on_host = on_device(state_bytes(shape, group), group.columns)
     at = {
         "gradients": _gradients(group, held, states),
         "activations": activation_moments(shape, group, held),
@@ -88,6 +90,7 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
         moment=moment,
         reserved=reserved_bytes(in_use, by_category["gradients"], states, shape, group),
         context=context_bytes(group),
+        host=on_host + offloaded_activations(shape, group, held),
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.adapters import base_bytes
+from meshfit.predict.columns import StepColumns
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.held import Held, Parameters, rank_held
 from meshfit.predict.schedule import RankShape
@@ -45,6 +46,22 @@ def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
         gradients=trained * precision.gradient_bytes,
         optimizer=_moment_bytes(held, training).on_shard(columns, columns.shards_optimizer),
     )
+
+
+def on_device(states: StateBytes, columns: StepColumns) -> tuple[StateBytes, FloatArray]:
+    """What of the states is on the accelerator between uses, and the bytes on the host.
+
+    Offloaded states (FSDP2's ``CPUOffloadPolicy``) are copied over shard by shard as units are
+    gathered, and the optimizer steps on the host.
+    """
+    away = columns.offloads_states
+    whole = states.parameters + states.gradients + states.optimizer
+    here = StateBytes(
+        parameters=np.where(away, 0.0, states.parameters),
+        gradients=np.where(away, 0.0, states.gradients),
+        optimizer=np.where(away, 0.0, states.optimizer),
+    )
+    return here, np.where(away, whole, 0.0)
 
 
 def frozen_bytes(held: Held, training: TrainingSpec) -> Parameters:
