@@ -1,0 +1,63 @@
+"""What rocm-smi and amd-smi have in common: paths from link types, weights and hops."""
+
+from collections.abc import Sequence
+
+from meshfit.cluster.discover.facts import Path, pair
+from meshfit.cluster.discover.text import SourceText
+
+Table = Sequence[Sequence[str]]
+
+_WEIGHT_OF_ONE_LINK = 15
+"""Of one xGMI link; a segment of PCIe is 20 (ROCm/rocm-systems PR 7372)."""
+_HOPS_ACROSS_NUMA = 3
+"""1: xGMI fabric; 2: PCIe inside a NUMA node; 3: across NUMA nodes (same source)."""
+
+
+def gpu_paths(
+    source: SourceText,
+    labels: Sequence[str],
+    weights: Table | None,
+    hops: Table | None,
+    kinds: Table | None,
+) -> dict[tuple[str, str], Path]:
+    """Paths of all pairs; none without the kinds of links. Fails when a table is not symmetric."""
+    if kinds is None:
+        return {}
+    for title, table in (("weight", weights), ("hops", hops), ("link type", kinds)):
+        _check_symmetric(source, title, labels, table)
+    return {
+        pair(a, b): _path(source, a, b, kinds[i][j], _number(weights, i, j), _number(hops, i, j))
+        for i, a in enumerate(labels)
+        for j, b in enumerate(labels)
+        if i < j
+    }
+
+
+def _path(
+    source: SourceText, a: str, b: str, kind: str, weight: int | None, hops: int | None
+) -> Path:
+    match kind.upper():
+        case "XGMI":
+            is_direct = weight is None or weight <= _WEIGHT_OF_ONE_LINK
+            return Path(kind="XGMI", links=int(is_direct))
+        case "PCIE":
+            return Path(kind="SYS" if hops is None or hops >= _HOPS_ACROSS_NUMA else "NODE")
+        case _:
+            source.fail(None, f"link type {kind!r} between {a} and {b}; known: XGMI, PCIE")
+
+
+def _number(table: Table | None, i: int, j: int) -> int | None:
+    cell = table[i][j] if table is not None else ""
+    return int(cell) if cell.isdigit() else None
+
+
+def _check_symmetric(
+    source: SourceText, title: str, labels: Sequence[str], table: Table | None
+) -> None:
+    for i, row in enumerate(table or ()):
+        for j, cell in enumerate(row[:i]):
+            other = table[j][i] if table else cell
+            if other != cell:
+                source.fail(
+                    None, f"{title} of {labels[i]} to {labels[j]} is {cell}, the other way {other}"
+                )
