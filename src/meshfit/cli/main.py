@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from meshfit import __version__
-from meshfit.cli import check, export, fit, init, model, plan, report, topo, validate
+from meshfit.cli import check, dryrun, export, fit, init, model, plan, report, topo, validate
 from meshfit.cli.output import stderr
 from meshfit.errors import MeshfitError, RunError
 
@@ -26,6 +26,7 @@ app.command()(fit.fit)
 app.command()(fit.run)
 app.command()(plan.plan)
 app.command()(check.check)
+app.command()(dryrun.dryrun)
 app.command()(model.model)
 app.command()(topo.topo)
 app.command()(topo.catalogue)

@@ -1,6 +1,7 @@
 """Builds the runner's program of one rank on fake tensors, and takes one optimizer step."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -9,7 +10,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
 
+from meshfit.cluster.topology import DeviceType
+from meshfit.dryrun.allocator import SMALLEST_BLOCK_BYTES
 from meshfit.dryrun.collectives import Groups
+from meshfit.dryrun.operators import cuda_operators
 from meshfit.dryrun.recorder import Recorder
 from meshfit.dryrun.trace import Trace
 from meshfit.dryrun.world import adapt_ddp, fake_tensors, fake_world, replace_buffers
@@ -26,21 +30,29 @@ DEVICE = torch.device("cpu")
 
 
 def trace_of_step(
-    config: Mapping[str, Any], layout: LayoutSpec, training: TrainingSpec, rank: int
+    config: Mapping[str, Any],
+    layout: LayoutSpec,
+    training: TrainingSpec,
+    rank: int,
+    device_type: DeviceType = "cpu",
 ) -> Trace:
     """The second optimizer step of ``rank``: optimizer state and buckets are there already.
 
     Raises:
         InputError: the runner has no code for this layout, or not with this model.
     """
+    is_cuda = device_type == "cuda"
     with fake_world(rank, layout.world_size):
         mesh = build_mesh(layout, DEVICE.type)
         bare = build_bare_model(config, mesh, training.precision)
-        with fake_tensors() as mode:
+        with fake_tensors() as mode, cuda_operators() if is_cuda else nullcontext():
             model = _with_memory(bare, mesh)
             trainer = _FakeTrainer(model, mesh, training, _corpus(config, training), mode)
             _take_step(trainer, 0)
-            with Recorder(model.stages, trainer.optimizer, Groups(mesh)) as recorder:
+            block_bytes = SMALLEST_BLOCK_BYTES if is_cuda else 1
+            with Recorder(
+                model.stages, trainer.optimizer, Groups(mesh), block_bytes=block_bytes
+            ) as recorder:
                 _take_step(trainer, 1)
             return recorder.trace()
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch.optim import Optimizer
 
 from meshfit.dryrun.collectives import Groups
@@ -34,10 +35,21 @@ class _PlacedLedger(Ledger):
 
 
 class Recorder(TensorTracker):
-    """Tracks one step of fake tensors and remembers all of it as a ``Trace``."""
+    """Tracks one step of fake tensors and remembers all of it as a ``Trace``.
 
-    def __init__(self, stages: Sequence[Stage], optimizer: Optimizer, groups: Groups) -> None:
+    ``block_bytes``: sizes are counted in multiples of it, as the allocator of the device would.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        optimizer: Optimizer,
+        groups: Groups,
+        *,
+        block_bytes: int = 1,
+    ) -> None:
         super().__init__(stages, optimizer)
+        self._block_bytes = block_bytes
         self._places = Places(stages)
         self._placed = _PlacedLedger(self._places)
         self._ledger = self._placed
@@ -64,6 +76,9 @@ class Recorder(TensorTracker):
             self._flops[moment] = flops
         super()._record(func, args, kwargs, result)
         self._note_message(moment, func, args, kwargs, result)
+
+    def _held_bytes(self, storage: torch.UntypedStorage) -> int:
+        return -(-int(storage.nbytes()) // self._block_bytes) * self._block_bytes
 
     def _note_message(self, moment: int, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         message = self._groups.message(func, args, kwargs, result)

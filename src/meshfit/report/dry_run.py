@@ -1,0 +1,88 @@
+"""The terminal view of ``dryrun --json``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshfit.breakdown import MEMORY_CATEGORIES
+from meshfit.units import format_bytes, format_count, format_percent
+
+
+def dry_run_view(document: Mapping[str, Any]) -> RenderableType:
+    """Memory by category and where its peak is, collectives by kind and axis, FLOPs."""
+    parts: list[RenderableType] = [_headline(document), _memory_table(document["memory"])]
+    if document["collectives_summed"]:
+        parts.append(_collectives_table(document["collectives_summed"]))
+    parts.append(_flops(document["flops"]))
+    if document["operators"]:
+        parts.append(_operators_table(document["operators"]))
+        parts.append(Text("Not seen: " + "; ".join(document["left_out"])))
+    return Group(*parts)
+
+
+def _headline(document: Mapping[str, Any]) -> Text:
+    place = ", ".join(f"{axis} {index}" for axis, index in document["coordinates"].items() if index)
+    where = f" ({place})" if place else ""
+    return Text(
+        f"{document['label']}: rank {document['rank']}{where} of {document['world_size']}, "
+        f"dry run in {document['seconds']:.1f} s"
+    )
+
+
+def _memory_table(memory: Mapping[str, Any]) -> RenderableType:
+    table = Table(title="Memory at the peak", title_justify="left")
+    table.add_column("category")
+    table.add_column("bytes", justify="right")
+    for name in (*MEMORY_CATEGORIES, "allocated"):
+        if memory[name]:
+            table.add_row(name.replace("_", " "), format_bytes(memory[name]))
+    for name, use in memory.get("allocators", {}).items():
+        end = ", out of memory" if use["out_of_memory"] else ""
+        table.add_row(
+            f"reserved, {name} segments",
+            f"{format_bytes(use['reserved'])} ({format_percent(use['fragmentation'])} unused{end})",
+        )
+    return Group(table, Text(f"at {_peak(memory['peak_at'])}"))
+
+
+def _peak(moment: Mapping[str, Any]) -> str:
+    where = moment["module"] or "outside of modules"
+    micro_batch = moment["micro_batch"]
+    which = "" if micro_batch is None else f", micro-batch {micro_batch + 1}"
+    phase = moment["phase"].replace("_", " ")
+    return f"{moment['operation']} in {where} ({phase}{which})"
+
+
+def _collectives_table(rows: list[Mapping[str, Any]]) -> Table:
+    table = Table(title="Collectives of one step", title_justify="left")
+    for name in ("kind", "axis", "phase"):
+        table.add_column(name)
+    for name in ("count", "bytes", "each"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            row["kind"],
+            row["axis"],
+            row["phase"].replace("_", " "),
+            str(row["count"]),
+            format_bytes(row["bytes"]),
+            format_bytes(row["bytes"] / row["count"]),
+        )
+    return table
+
+
+def _flops(flops: Mapping[str, int]) -> Text:
+    again = f", {format_count(flops['recompute'])} of them recomputed" if flops["recompute"] else ""
+    return Text(f"FLOPs: {format_count(flops['total'])}{again}")
+
+
+def _operators_table(rows: list[Mapping[str, str]]) -> Table:
+    table = Table(title="Operators that stand for others", title_justify="left")
+    for name in ("cpu", "cuda", "when"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(row["cpu"], row["cuda"], row["when"])
+    return table
