@@ -19,18 +19,19 @@ from meshfit.workload.training import Allocator
 
 FloatArray = NDArray[np.float64]
 
-FRAGMENTATION: dict[Allocator, float] = {"default": 0.064, "expandable": 0.01}
+FRAGMENTATION: dict[Allocator, float] = {"default": 0.064, "expandable": 0.005}
 """Reserved over needed, less one. ``default``: SimuMax's ``mem_factor`` of 0.94, fixed segments.
-``expandable``: pages are mapped where they are needed. What reserved peaks of torchtitan and torchao
-(15 layouts of three models on H100) leave above what is needed, in the median, rounded up."""
+``expandable``: what is left of a page of 2 MiB behind each of some hundred large tensors. Reserved
+peaks of torchtitan and torchao without a pipeline (21 rows) lie 1 % above what this gives, in the
+median."""
 
 CONTEXT_BYTES = 2**29
 """A CUDA context with PyTorch's kernels: 300-600 MiB by library versions and GPU (1,271 MiB on the
 V100 of BigScience's logs, older CUDA loads every kernel at once)."""
 
-COMMUNICATOR_BYTES = 500_000_000
-"""One NCCL communicator: channels times buffers to each neighbour (H. Fujii's survey; 0.1-0.5 GB by
-channels and topology)."""
+COMMUNICATOR_BYTES = 24 * 2 * 5 * 2**20
+"""One NCCL communicator: 24 channels, to and from a neighbour, of 4 MiB (``NCCL_BUFFSIZE``) and 1
+MiB for its low-latency protocols. Surveys of whole jobs find 0.1 to 0.5 GB."""
 
 BLAS_WORKSPACE_BYTES = 2 * 32 * 2**20
 """cuBLAS's workspace on Hopper, one of the forward's thread and one of autograd's."""
@@ -90,9 +91,10 @@ def _hole_of_logits(shape: RankShape, group: LayoutGroup) -> FloatArray:
 
 def context_bytes(group: LayoutGroup) -> FloatArray:
     """A CUDA context, and one communicator for every group of more than one rank that a rank is in:
-    the world, data parallelism (over dp_shard and cp, over replicas), tp, cp, pp and ep."""
+    the world, shards (over dp_shard and cp), replicas, tp, cp, pp and ep. A group of all ranks is
+    the world's (``DeviceMesh`` takes the default group for it)."""
     c = group.candidates
-    axes = (c.dp_shard * c.cp, c.dp_replicate, c.tp, c.cp, c.pp, c.ep)
     world = c.dp_shard * c.dp_replicate * c.tp * c.cp * c.pp
-    groups = sum((axis > 1).astype(np.float64) for axis in (world, *axes))
-    return np.asarray(CONTEXT_BYTES + groups * COMMUNICATOR_BYTES)
+    axes = (c.dp_shard * c.cp, c.dp_replicate, c.tp, c.cp, c.pp, c.ep)
+    own = sum(((axis > 1) & (axis < world)).astype(np.float64) for axis in axes)
+    return np.asarray(CONTEXT_BYTES + (own + (world > 1)) * COMMUNICATOR_BYTES)
