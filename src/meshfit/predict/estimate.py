@@ -30,6 +30,7 @@ from meshfit.predict.memory import RankMemory
 from meshfit.predict.memory import rank_memory as pytorch_rank_memory
 from meshfit.predict.rates import rates
 from meshfit.predict.schedule import Pipeline, RankShape
+from meshfit.predict.spread import is_measured, step_spread
 from meshfit.predict.step import (
     EXPOSED_TERMS,
     OWN_TERMS,
@@ -38,6 +39,7 @@ from meshfit.predict.step import (
     machine_for,
     step_terms,
 )
+from meshfit.predict.tables.chips import CHIPS
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec
@@ -112,16 +114,15 @@ class Estimates:
 
     def retimed(self, rows: IntArray, terms: FloatArray) -> "Estimates":
         """The same with other seconds by ``TERMS``, uncorrected, of some rows."""
-        step = self.basis.calibration.step_time
         time_terms = self.time_terms.copy()
-        time_terms[rows] = terms * step.factor
-        step_s = time_terms.sum(axis=1)
+        time_terms[rows] = terms * self.basis.calibration.step_time.factor
+        step_s, spread = time_terms.sum(axis=1), _spread(time_terms, self.basis)
         return replace(
             self,
             time_terms=time_terms,
-            step_low_s=step_s / step.spread,
+            step_low_s=step_s / spread,
             step_middle_s=step_s,
-            step_high_s=step_s * step.spread,
+            step_high_s=step_s * spread,
             tokens_per_s=self.basis.training.tokens_per_step / step_s,
         )
 
@@ -391,9 +392,9 @@ def _on_device(rank: RankMemory, basis: Basis) -> tuple[FloatArray, FloatArray]:
 def _with_intervals(
     fullest: _Fullest, terms: FloatArray, candidates: Candidates, basis: Basis
 ) -> Estimates:
-    memory, step = basis.calibration.memory, basis.calibration.step_time
+    memory = basis.calibration.memory
     total_bytes = fullest.reserved * memory.factor + fullest.context
-    step_s = terms.sum(axis=1)
+    step_s, spread = terms.sum(axis=1), _spread(terms, basis)
     return Estimates(
         basis=basis,
         candidates=candidates,
@@ -405,12 +406,22 @@ def _with_intervals(
         memory_context=fullest.context,
         memory_host=fullest.host,
         worst_rank=fullest.rank,
-        step_low_s=step_s / step.spread,
+        step_low_s=step_s / spread,
         step_middle_s=step_s,
-        step_high_s=step_s * step.spread,
+        step_high_s=step_s * spread,
         time_terms=terms,
         tokens_per_s=basis.training.tokens_per_step / step_s,
     )
+
+
+def _spread(terms: FloatArray, basis: Basis) -> FloatArray | float:
+    """Of the step's interval: what runs here left of it, else by what each step is made of."""
+    step, accelerator = basis.calibration.step_time, basis.topology.accelerator
+    if step.samples or accelerator.name not in CHIPS:
+        return step.spread
+    by_term = {name: terms[:, column] for column, name in enumerate(TERMS)}
+    measured = is_measured(accelerator, basis.training.precision)
+    return step_spread(by_term, basis.constants, measured=measured)
 
 
 def _memory_breakdown(
