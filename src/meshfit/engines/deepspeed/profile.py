@@ -90,4 +90,6 @@ DEEPSPEED = EngineProfile(
     cp_methods=("none", "all_to_all"),
     expert_fold=("dp_replicate", "dp_shard"),
     option_names=OPTION_NAMES,
+    has_memory_model=True,
+    memory_model="deepspeed",
 )
