@@ -119,6 +119,15 @@ def test_head_gradients_that_wait_hold_the_logits_gradient() -> None:
     assert later - now == 2 * 4 * 1024 * (50_304 + 512) * 2
 
 
+def test_an_offloaded_optimizer_is_on_the_host() -> None:
+    of = group(gpt(), {"dp_shard": 8}, {"dp_shard": 8, "offload": "cpu"})
+    found = rank_memory(of.pipeline.ranks[0], of)
+    here, away = found.categories["optimizer"]
+    assert found.host is not None
+    assert away == 0 < here
+    assert found.host.tolist() == [0, here]
+
+
 @pytest.mark.parametrize(
     ("gpu", "kernel"),
     [("V100-SXM2-32", "unfused"), ("A100-SXM4-80", "flash"), ("H100-SXM5-80", "cudnn")],

@@ -41,7 +41,10 @@ At = Mapping[str, FloatArray]
 
 
 def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
-    """Memory of one pipeline rank at its peak, for every layout of ``group``."""
+    """Memory of one pipeline rank at its peak, for every layout of ``group``.
+
+    Offloaded states are the optimizer's (``--optimizer-cpu-offload``).
+    """
     rank = MegatronRank(shape=shape, group=group)
     states = state_bytes(shape, group)
     at: dict[str, At] = {
@@ -58,10 +61,11 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     moment = np.argmax(sum(stacked.values()), axis=0)
     rows = np.arange(len(group))
     peak = {name: values[moment, rows] for name, values in stacked.items()}
+    away = group.columns.offloads_states
     peak |= {
         "parameters": states.weights,
         "gradients": states.gradients,
-        "optimizer": states.optimizer,
+        "optimizer": np.where(away, 0.0, states.optimizer),
     }
     categories = {name: peak.get(name, nothing) for name in MEMORY_CATEGORIES}
     allocated = np.asarray(sum(categories.values()))
@@ -70,6 +74,7 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
         moment=moment,
         reserved=allocated * (1 + FRAGMENTATION[allocator_of(group)]),
         context=None if group.profile.context_bytes else context_bytes(group),
+        host=np.where(away, states.optimizer, 0.0),
     )
 
 
