@@ -25,25 +25,24 @@ def gpu_paths(
         return {}
     for title, table in (("weight", weights), ("hops", hops), ("link type", kinds)):
         _check_symmetric(source, title, labels, table)
-    return {
-        pair(a, b): _path(source, a, b, kinds[i][j], _number(weights, i, j), _number(hops, i, j))
-        for i, a in enumerate(labels)
-        for j, b in enumerate(labels)
-        if i < j
-    }
+    paths: dict[tuple[str, str], Path] = {}
+    for i, a in enumerate(labels):
+        for j in range(i + 1, len(labels)):
+            path = _path(kinds[i][j], _number(weights, i, j), _number(hops, i, j))
+            if path is None:
+                source.fail(None, f"link {kinds[i][j]!r} of {a} to {labels[j]}; known: XGMI, PCIE")
+            paths[pair(a, labels[j])] = path
+    return paths
 
 
-def _path(
-    source: SourceText, a: str, b: str, kind: str, weight: int | None, hops: int | None
-) -> Path:
-    match kind.upper():
-        case "XGMI":
-            is_direct = weight is None or weight <= _WEIGHT_OF_ONE_LINK
-            return Path(kind="XGMI", links=int(is_direct))
-        case "PCIE":
-            return Path(kind="SYS" if hops is None or hops >= _HOPS_ACROSS_NUMA else "NODE")
-        case _:
-            source.fail(None, f"link type {kind!r} between {a} and {b}; known: XGMI, PCIE")
+def _path(kind: str, weight: int | None, hops: int | None) -> Path | None:
+    """None for a kind of link that is not known here."""
+    if kind.upper() == "XGMI":
+        is_direct = weight is None or weight <= _WEIGHT_OF_ONE_LINK
+        return Path(kind="XGMI", links=int(is_direct))
+    if kind.upper() == "PCIE":
+        return Path(kind="SYS" if hops is None or hops >= _HOPS_ACROSS_NUMA else "NODE")
+    return None
 
 
 def _number(table: Table | None, i: int, j: int) -> int | None:

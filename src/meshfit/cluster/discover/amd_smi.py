@@ -42,7 +42,9 @@ def _host(source: SourceText) -> HostFacts:
     buses = parsed["LINK TYPE"][0]
     for title, (columns, _) in parsed.items():
         if columns != buses:
-            source.fail(tables[title][0], f"the {title} table is of other GPUs than that of link types")
+            source.fail(
+                tables[title][0], f"the {title} table is of other GPUs than that of link types"
+            )
     labels = [f"GPU{index}" for index in range(len(buses))]
     access = parsed.get("ACCESS", (buses, []))[1]
     return HostFacts(
@@ -93,7 +95,9 @@ def _table(
                 f"{len(columns)} comes next",
             )
     if len(lines) - 1 != len(columns):
-        source.fail(lines[-1], f"{len(lines) - 1} rows under {len(columns)} columns; it is cut short")
+        source.fail(
+            lines[-1], f"{len(lines) - 1} rows under {len(columns)} columns; it is cut short"
+        )
     return columns, [line.words[1:] for line in lines[1:]]
 
 
@@ -125,7 +129,11 @@ def _from_json(source: SourceText, gpus: Sequence[Mapping[str, Any]]) -> HostFac
     for gpu in gpus:
         linked = [str(link.get("bdf")) for link in gpu["links"] if isinstance(link, Mapping)]
         if linked != buses:
-            source.fail(None, f"links of {gpu['bdf']} go to {len(linked)} GPUs, not to the {len(buses)} listed")
+            source.fail(
+                None,
+                f"links of {gpu['bdf']} go to {len(linked)} GPUs, not to the {len(buses)} listed",
+            )
+
     def table(key: str) -> list[list[str]]:
         return [[str(link.get(key)) for link in gpu["links"]] for gpu in gpus]
 

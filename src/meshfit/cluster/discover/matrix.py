@@ -48,7 +48,8 @@ def row_of(source: SourceText, line: Line, columns: int) -> Row:
     words = list(re.finditer(r"\S+", line.text))
     if len(words) < columns + 1:
         source.fail(
-            line, f"row {words[0][0]} has {len(words) - 1} cells where {columns} devices need as many"
+            line,
+            f"row {words[0][0]} has {len(words) - 1} cells where {columns} devices need as many",
         )
     return Row(
         line=line,
@@ -70,7 +71,9 @@ def check_square(source: SourceText, rows: Sequence[Row], columns: Sequence[str]
         marks = [columns[i] for i, cell in enumerate(row.cells) if cell == "X"]
         if marks != [row.label]:
             found = ", ".join(marks) or "none"
-            source.fail(row.line, f"row {row.label} must hold X under {row.label} only; X is under {found}")
+            source.fail(
+                row.line, f"row {row.label} must hold X under {row.label} only; X is under {found}"
+            )
         for label, cell in zip(columns, row.cells, strict=True):
             other = by_label.get(label)
             if other is not None and other.cells[place[row.label]] != cell:

@@ -51,7 +51,8 @@ def read(source: SourceText) -> Reading:
     root = parse_xml(source)
     if root.tag == "graphs":
         source.fail(
-            root.line, "an NCCL graph (rings and trees), no topology; NCCL_TOPO_DUMP_FILE writes one"
+            root.line,
+            "an NCCL graph (rings and trees), no topology; NCCL_TOPO_DUMP_FILE writes one",
         )
     notes: list[str] = []
     cpus = list(root.find_all("cpu"))
@@ -67,7 +68,7 @@ def _by_host(cpus: Sequence[Element]) -> dict[str | None, list[Element]]:
     hosts: dict[str | None, list[Element]] = {}
     for cpu in cpus:
         hosts.setdefault(cpu.get("host_hash"), []).append(cpu)
-    return hosts if len(hosts) > 1 else {None: cpus}
+    return hosts if len(hosts) > 1 else {None: list(cpus)}
 
 
 def _host(
@@ -133,7 +134,9 @@ def _gpu_places(
             f"neither <gpu> nor a class code: nothing says which of {unclassed} PCI devices are GPUs"
         )
     elif by_class:
-        notes.append("no <gpu>: GPUs are told by their PCI class, in the order of the file")
+        notes.append(
+            "no <gpu>: GPUs are told by their PCI class, in the order of the file; NVLink is not in it"
+        )
     return {f"GPU{index}": place for index, place in enumerate(by_class)}
 
 
@@ -177,13 +180,15 @@ def _links(
                     f"{label}: {count} links whose target is itself; which GPU they join is not said"
                 )
             elif target is None:
-                notes.append(f"{label}: {count} links to {link.get('target')}, which is no GPU here")
+                notes.append(
+                    f"{label}: {count} links to {link.get('target')}, which is no GPU here"
+                )
             else:
                 paths[pair(label, target)] = Path(kind=kind, links=count)
-    for a in switched:
-        for b in switched:
+    for a, from_a in switched.items():
+        for b, from_b in switched.items():
             if a < b:
-                paths[pair(a, b)] = Path(kind="NV", links=min(switched[a], switched[b]))
+                paths[pair(a, b)] = Path(kind="NV", links=min(from_a, from_b))
     return paths
 
 

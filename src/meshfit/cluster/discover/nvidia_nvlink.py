@@ -40,9 +40,13 @@ def _host(source: SourceText, notes: list[str]) -> HostFacts:
             links = 0
         elif link := _LINK.match(line.text):
             if not gpus:
-                source.fail(line, f"link {link[1]} comes before any line like 'GPU 0: NAME (UUID: ...)'")
+                source.fail(
+                    line, f"link {link[1]} comes before any line like 'GPU 0: NAME (UUID: ...)'"
+                )
             if int(link[1]) != links:
-                source.fail(line, f"link {link[1]} of {gpus[-1].label} where link {links} comes next")
+                source.fail(
+                    line, f"link {link[1]} of {gpus[-1].label} where link {links} comes next"
+                )
             links += 1
             gpus[-1] = _with_link(source, line, gpus[-1], link[2])
         elif _MIG.match(line.text) and gpus:
@@ -61,4 +65,4 @@ def _with_link(source: SourceText, line: Line, gpu: GpuFacts, value: str) -> Gpu
         return replace(gpu, links_bytes_per_s=(*rates, float(rate[1]) * 1e9), links_down=down)
     if value.strip("<>").lower() in ("inactive", "n/a", "not supported"):
         return replace(gpu, links_bytes_per_s=rates, links_down=down + 1)
-    source.fail(line, f"{value!r} is no rate like 25 GB/s and not <inactive>")
+    return source.fail(line, f"{value!r} is no rate like 25 GB/s and not <inactive>")

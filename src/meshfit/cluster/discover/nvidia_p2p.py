@@ -23,9 +23,7 @@ STATUS = {
     "DR": "disabled by a registry key",
     "U": "unknown",
 }
-_RECOGNIZED = re.compile(
-    r"^\s*GPU\d+\s.*?(?<!\S)(" + "|".join(STATUS) + r")(?!\S)", re.MULTILINE
-)
+_RECOGNIZED = re.compile(r"^\s*GPU\d+\s.*?(?<!\S)(" + "|".join(STATUS) + r")(?!\S)", re.MULTILINE)
 
 
 def recognizes(source: SourceText) -> bool:
@@ -53,7 +51,9 @@ def _host(source: SourceText) -> HostFacts:
             source.fail(row.line, f"row {row.label}: {unknown[0]!r} is no status; known: {known}")
     if sorted(labels) != sorted(columns):
         missing = [label for label in columns if label not in labels]
-        source.fail(rows[-1].line, f"no row for {', '.join(missing) or 'a column'}; it is cut short")
+        source.fail(
+            rows[-1].line, f"no row for {', '.join(missing) or 'a column'}; it is cut short"
+        )
     check_square(source, rows, columns)
     access = {
         pair(row.label, other): cell

@@ -65,7 +65,9 @@ def _check_attached(source: SourceText, gpus: int) -> None:
         match = re.match(r"\s*Attached GPUs\s+: (\d+)\s*$", line.text)
         if match and int(match[1]) != gpus:
             last = source.lines[-1]
-            source.fail(last, f"ends after {gpus} of {match[1]} GPUs (Attached GPUs, line {line.number})")
+            source.fail(
+                last, f"ends after {gpus} of {match[1]} GPUs (Attached GPUs, line {line.number})"
+            )
 
 
 def _gpu(source: SourceText, label: str, bus_id: str, lines: Sequence[Line]) -> GpuFacts:

@@ -61,7 +61,9 @@ def _host(source: SourceText) -> HostFacts:
             continue
         cells = [cell.strip() for cell in next(csv.reader([line.text], skipinitialspace=True))]
         if len(cells) != len(titles):
-            source.fail(line, f"{len(cells)} values under {len(titles)} titles (line {header.number})")
+            source.fail(
+                line, f"{len(cells)} values under {len(titles)} titles (line {header.number})"
+            )
         values = {
             field: None if cell.lower() in _ABSENT else cell
             for title, cell in zip(titles, cells, strict=True)
@@ -72,7 +74,9 @@ def _host(source: SourceText) -> HostFacts:
         source.fail(header, "a header without a row")
     labels = [gpu.label for gpu in gpus]
     if sorted(labels) != sorted(f"GPU{index}" for index in range(len(gpus))):
-        source.fail(header, f"the rows are of {', '.join(labels)}, not of GPU0 to GPU{len(gpus) - 1}")
+        source.fail(
+            header, f"the rows are of {', '.join(labels)}, not of GPU0 to GPU{len(gpus) - 1}"
+        )
     return HostFacts(host=source.host, gpus=tuple(gpus))
 
 

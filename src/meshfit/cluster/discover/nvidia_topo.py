@@ -76,9 +76,7 @@ def _host(source: SourceText, notes: list[str]) -> HostFacts:
         for other, cell in zip(columns, row.cells, strict=True)
         if other != row.label
     }
-    gpus = tuple(
-        _gpu(source, row, titles, notes) for row in rows if GPU_LABEL.fullmatch(row.label)
-    )
+    gpus = tuple(_gpu(source, row, titles, notes) for row in rows if GPU_LABEL.fullmatch(row.label))
     nics = tuple(
         NicFacts(label=label, name=names.get(label, None if label.startswith("NIC") else label))
         for label in columns
@@ -136,7 +134,9 @@ def _check_rows(
         source.fail(header or rows[0].line, f"GPUs are numbered {numbers}, not from 0 up")
     nics = [label for label in columns if not GPU_LABEL.fullmatch(label)]
     if missing and len(missing) < len(nics):
-        source.fail(last, f"no row for {', '.join(missing)} after this one; the matrix is cut short")
+        source.fail(
+            last, f"no row for {', '.join(missing)} after this one; the matrix is cut short"
+        )
     if missing:
         notes.append("rows of network cards are missing; their places are those the GPU rows say")
 
@@ -163,9 +163,7 @@ def _titles(header: Line | None, notes: list[str]) -> tuple[str, ...]:
     text = " ".join(header.words)
     cpu, own = "CPU Affinity" in text, "GPU NUMA ID" in text
     numa = _NUMA_TITLE.search(text.replace("GPU NUMA ID", "")) is not None
-    return tuple(
-        title for title, there in zip(_TRAILING, (cpu, numa, own), strict=True) if there
-    )
+    return tuple(title for title, there in zip(_TRAILING, (cpu, numa, own), strict=True) if there)
 
 
 def _gpu(source: SourceText, row: Row, titles: Sequence[str], notes: list[str]) -> GpuFacts:
@@ -193,15 +191,16 @@ def _trailing(
     while len(cells) > len(titles) and (surplus := _surplus_empty(cells)) is not None:
         del cells[surplus]
     if len(cells) > len(titles):
-        source.fail(row.line, f"row {row.label} has {rest.strip()!r} after the matrix, where {_named(titles)}")
+        source.fail(
+            row.line,
+            f"row {row.label} has {rest.strip()!r} after the matrix, where {_named(titles)}",
+        )
     return [cell or None for cell in cells] + [None] * (len(titles) - len(cells))
 
 
 def _surplus_empty(cells: Sequence[str]) -> int | None:
     """The last empty cell before a written one: the driver puts two tabs after a narrow column."""
-    return next(
-        (i for i in range(len(cells) - 2, -1, -1) if not cells[i] and cells[i + 1]), None
-    )
+    return next((i for i in range(len(cells) - 2, -1, -1) if not cells[i] and cells[i + 1]), None)
 
 
 def _spaced(
@@ -212,7 +211,10 @@ def _spaced(
     if len(cells) == len(titles):
         return cells
     if len(cells) > len(titles):
-        source.fail(row.line, f"row {row.label} has {row.rest.strip()!r} after the matrix, where {_named(titles)}")
+        source.fail(
+            row.line,
+            f"row {row.label} has {row.rest.strip()!r} after the matrix, where {_named(titles)}",
+        )
     for cell in cells:
         _numbers(source, row, "columns after the matrix", cell)
     notes.append(
@@ -226,9 +228,7 @@ def _named(titles: Sequence[str]) -> str:
     return f"the columns are {', '.join(titles)}" if titles else "the header names no column"
 
 
-def _numbers(
-    source: SourceText, row: Row, title: str, cell: str | None
-) -> tuple[int, ...] | None:
+def _numbers(source: SourceText, row: Row, title: str, cell: str | None) -> tuple[int, ...] | None:
     if cell is None or cell == "N/A":
         return None
     numbers = cpu_list(cell)

@@ -13,7 +13,9 @@ from meshfit.cluster.discover.text import Line, SourceText
 
 NAME = "rocm-smi --showtopo"
 
-_TITLE = re.compile(r"=*\s*(Weight|Hops|Link Type|Link accessibility|Numa Nodes|End of ROCm SMI Log)\b")
+_TITLE = re.compile(
+    r"=*\s*(Weight|Hops|Link Type|Link accessibility|Numa Nodes|End of ROCm SMI Log)\b"
+)
 _TABLE = re.compile(r"=*\s*(Weight|Hops|Link Type) between two GPUs")
 _NUMA = re.compile(r"GPU\[(\d+)\]\s*:\s*\(Topology\) Numa Node:\s*(-?\d+)\s*$")
 _TABLES = ("Weight", "Hops", "Link Type")
@@ -75,12 +77,17 @@ def _table(source: SourceText, lines: Sequence[Line]) -> list[list[str]]:
     """Cells of a table whose header and rows are GPU0, GPU1 ... Fails when it is not whole."""
     header = next((line for line in lines if line.words[0] == "GPU0"), None)
     if header is None:
-        source.fail(lines[0] if lines else source.lines[-1], "a section without its header GPU0 ...")
+        source.fail(
+            lines[0] if lines else source.lines[-1], "a section without its header GPU0 ..."
+        )
     columns = header.words
     rows = [line for line in lines[lines.index(header) + 1 :] if line.words[0].startswith("GPU")]
     for index, line in enumerate(rows):
         if line.words[0] != f"GPU{index}" or len(line.words) != len(columns) + 1:
-            source.fail(line, f"row {line.words[0]} of {len(line.words) - 1} cells where row GPU{index} of {len(columns)} comes next")
+            source.fail(
+                line,
+                f"row {line.words[0]} of {len(line.words) - 1} cells where row GPU{index} of {len(columns)} comes next",
+            )
     if len(rows) != len(columns) or columns != [f"GPU{i}" for i in range(len(columns))]:
         last = rows[-1] if rows else header
         source.fail(last, f"{len(rows)} rows under {len(columns)} columns; the table is cut short")

@@ -1,6 +1,7 @@
 """XML as elements that know their line."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -35,10 +36,8 @@ def root_tag(source: SourceText) -> str | None:
     found: list[str] = []
     parser = expat.ParserCreate()
     parser.StartElementHandler = lambda tag, _: found.append(tag)
-    try:
+    with suppress(expat.ExpatError):
         parser.Parse(source.text.lstrip(), True)
-    except expat.ExpatError:
-        pass
     return found[0] if found else None
 
 
