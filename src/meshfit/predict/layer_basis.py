@@ -28,6 +28,15 @@ _SPELT_OUT_ACTIVATIONS = frozenset(("gelu_new", "gelu_fast"))
 _DEFAULT_ACTIVATIONS = {"gpt2": "gelu_new", "gptj": "gelu_new", "phi": "gelu_new", "gpt_neo": "gelu_new"}  # fmt: skip
 """Of families whose configs may leave it out."""
 
+_ONE_QKV_MATMUL = frozenset(
+    ("gpt2", "gpt_neox", "gpt_bigcode", "phi3", "falcon", "bloom", "mpt", "dbrx")
+)
+"""Families whose q, k and v are one matmul."""
+
+_FUSED_QKV = frozenset(("gpt_neox", "phi3"))
+"""Families with rotary positions whose q, k and v are one matmul: v is kept as a view of it, beside
+the rotated q and k."""
+
 _FP32_ROUTERS = ("deepseek", "glm4_moe", "kimi", "longcat", "ernie")
 """Families whose routers multiply in fp32, from a copy of their input."""
 
@@ -65,6 +74,9 @@ class LayerBasis:
         compiled: layers go through ``torch.compile``.
         attention: the kernel of softmax attention; ``takes_unequal_heads``: whether it takes values
             of another width than keys.
+        broadcasts_one_key: one key head meets all queries by broadcasting, which no kernel takes.
+        qkv_matmuls: linears that read a block's input.
+        fused_qkv: beside rotated q and k a view of all three is kept, for v.
         scores_capped: ``unfused`` attention keeps scores before a soft cap (Gemma 2).
         repeats_keys: keys and values are copied to the number of query heads before the kernel.
         activation_tensors: tensors that the activation of a plain MLP keeps, its output included.
@@ -83,6 +95,9 @@ class LayerBasis:
     compiled: bool
     attention: AttentionKernel
     takes_unequal_heads: bool
+    broadcasts_one_key: bool
+    qkv_matmuls: int
+    fused_qkv: bool
     scores_capped: bool
     repeats_keys: bool
     activation_tensors: int
@@ -100,11 +115,11 @@ class LayerBasis:
     def compute_bytes(self) -> int:
         return self.numerics.compute_bytes
 
-    def attention_for(self, key_dim: int, value_dim: int) -> AttentionKernel:
-        """The kernel for heads of these widths."""
-        if self.attention == "flash" and key_dim != value_dim and not self.takes_unequal_heads:
-            return "math"
-        return self.attention
+    def attention_for(self, *, keys: int, key_dim: int, value_dim: int) -> AttentionKernel:
+        """The kernel for so many key heads of these widths."""
+        unequal = key_dim != value_dim and not self.takes_unequal_heads
+        broadcast = keys == 1 and self.broadcasts_one_key
+        return "math" if self.attention == "flash" and (unequal or broadcast) else self.attention
 
 
 def layer_basis(
@@ -129,6 +144,9 @@ def layer_basis(
         compiled=compiled,
         attention="unfused" if runtime.attention == "unfused" else "flash",
         takes_unequal_heads=not on_cpu,
+        broadcasts_one_key=model.model_type == "falcon",
+        qkv_matmuls=1 if model.model_type in _ONE_QKV_MATMUL else 3,
+        fused_qkv=model.model_type in _FUSED_QKV,
         scores_capped=bool(model.config.get("attn_logit_softcapping")),
         repeats_keys=profile.repeats_keys,
         activation_tensors=_activation_tensors(model, profile, compiled=compiled),

@@ -18,12 +18,12 @@ def attention_memory(block: AttentionSpec, basis: LayerBasis) -> BlockMemory:
         keys=block.num_key_value_heads,
         key_dim=block.head_dim,
         value_dim=block.value_dim,
+        value_storage=query + key + values if basis.fused_qkv else None,
     )
-    consumers = 1 if basis.layer_norm else 3
     core = core_tensors(of, basis)
     return BlockMemory(
         saved=(
-            linear_input("attention.input", basis.hidden_size, consumers, basis),
+            linear_input("attention.input", basis.hidden_size, basis.qkv_matmuls, basis),
             *core,
             *(_query_key_norms(block, basis) if block.qk_norm else ()),
             *(_gate(value, element) if block.output_gate else ()),

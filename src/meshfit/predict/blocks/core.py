@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from meshfit.predict.layer_basis import FP32_BYTES, LayerBasis
+from meshfit.predict.layer_basis import FP32_BYTES, AttentionKernel, LayerBasis
 from meshfit.predict.saved import SavedTensor
 
 MASK_BYTES = 1
@@ -20,12 +20,18 @@ class Heads:
     keys: int
     key_dim: int
     value_dim: int
+    value_storage: int | None = None
+    """Elements a token of the tensor that the values are a view of; None: they are one alone."""
+
+    def kernel(self, basis: LayerBasis) -> AttentionKernel:
+        """What computes attention over them."""
+        return basis.attention_for(keys=self.keys, key_dim=self.key_dim, value_dim=self.value_dim)
 
 
 def core_tensors(of: Heads, basis: LayerBasis) -> tuple[SavedTensor, ...]:
     """q, k, v, the output (the input of the output projection), and what the kernel keeps of the
     scores: log-sum-exp of each row, or the scores themselves."""
-    heads, kernel = of.queries, basis.attention_for(of.key_dim, of.value_dim)
+    heads, kernel = of.queries, of.kernel(basis)
     element = basis.compute_bytes
     operand = FP32_BYTES if kernel == "math" else element
     repeated = heads if basis.repeats_keys or kernel == "unfused" else of.keys
@@ -33,10 +39,18 @@ def core_tensors(of: Heads, basis: LayerBasis) -> tuple[SavedTensor, ...]:
     return (
         SavedTensor(name="attention.q", bytes_per_token=operand * heads * of.key_dim, split="tp"),
         SavedTensor(name="attention.k", bytes_per_token=operand * repeated * of.key_dim, split="tp"),
-        SavedTensor(name=value_name(basis), bytes_per_token=operand * repeated * of.value_dim, split="tp"),
+        SavedTensor(name=value_name(basis), bytes_per_token=operand * _value_elements(of, repeated, operand, basis), split="tp"),
         out,
         *_scores(heads, basis, kernel),
     )  # fmt: skip
+
+
+def _value_elements(of: Heads, repeated: int, operand: int, basis: LayerBasis) -> int:
+    """A copy has the values alone: one for every head, or one in another type."""
+    is_copy = repeated != of.keys or operand != basis.compute_bytes
+    if of.value_storage is None or is_copy:
+        return repeated * of.value_dim
+    return of.value_storage
 
 
 def value_name(basis: LayerBasis) -> str:
@@ -76,6 +90,6 @@ def core_gradients(of: Heads, basis: LayerBasis) -> float:
     and in the compute type at once."""
     keys = of.queries if basis.repeats_keys else of.keys
     own = basis.compute_bytes * (of.queries + keys) * (of.key_dim + of.value_dim)
-    if basis.attention_for(of.key_dim, of.value_dim) == "flash":
+    if of.kernel(basis) == "flash":
         return float(own)
     return float(own + (FP32_BYTES + basis.compute_bytes) * of.queries * basis.sequence_length)

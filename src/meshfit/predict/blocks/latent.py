@@ -19,6 +19,7 @@ def latent_memory(block: LatentAttentionSpec, basis: LayerBasis) -> BlockMemory:
         keys=heads,
         key_dim=block.qk_head_dim,
         value_dim=block.v_head_dim,
+        value_storage=heads * (block.qk_nope_head_dim + block.v_head_dim),
     )
     core = core_tensors(of, basis)
     projections = 2
