@@ -85,8 +85,8 @@ def test_ranks_of_context_parallel_alone_share_the_work_of_data_parallel(job):
 
 
 def test_what_a_stand_in_predicted_is_said(job):
-    deepspeed = replace(job, profile=engine_profile("deepspeed"))
-    [note] = explain_document(deepspeed, make_layout({"tp": 8, "dp_replicate": 2}))["notes"]
+    accelerate = replace(job, profile=engine_profile("accelerate"))
+    [note] = explain_document(accelerate, make_layout({"tp": 8, "dp_shard": 2}))["notes"]
     assert note.startswith("memory and time are predicted as for the native engine")
 
 
@@ -288,7 +288,7 @@ def test_stage_2_is_what_the_engine_makes_of_it(job):
     deepspeed = replace(job, profile=engine_profile("deepspeed"))
     found = rows(deepspeed, dp_shard=16, zero_stage=2)["dp_shard"]
     assert native["replicated"]["parameters"] == 0
-    assert found["replicated"] == {"parameters": 4 * PARAMETERS, "gradients": 0, "optimizer": 0}
+    assert found["replicated"] == {"parameters": 2 * PARAMETERS, "gradients": 0, "optimizer": 0}
     assert sent(found) == {
         "reduce_scatter": (8, 8 * PARAMETERS * 4 * 15 // 16),
         "all_gather": (1, PARAMETERS * 2 * 15 // 16),
