@@ -19,9 +19,10 @@ import time
 
 import numpy as np
 
-from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
+from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.topology import Level, Topology
 from meshfit.engines.native.profile import NATIVE
-from meshfit.mesh.candidates import COLUMNS, Candidates
+from meshfit.mesh.candidates import COLUMNS, RECOMPUTE, Candidates
 from meshfit.predict.estimate import estimate
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
 from meshfit.workload.training import PRECISIONS, TrainingSpec
@@ -42,15 +43,7 @@ LLAMA_405B = ModelSpec(
     tie_word_embeddings=False,
     max_position_embeddings=131_072,
 )
-H100 = AcceleratorSpec(
-    name="H100-SXM",
-    device_type="cuda",
-    memory_bytes=85_520_809_984,
-    peak_flops_per_s={"bf16": 989e12},
-    matmul_fraction=0.8,
-    memory_bytes_per_s=3.35e12,
-    source="benchmark only",
-)
+H100 = accelerator("H100-SXM5-80")
 CLUSTER = Topology(
     accelerator=H100,
     levels=(
@@ -76,12 +69,13 @@ def all_layouts(count: int) -> Candidates:
     """``count`` layouts of the space above."""
     rows = []
     degrees = [2**k for k in range(12)]
+    policies = [RECOMPUTE.index(name) for name in ("none", "full")]
     stages = [1, 2, 3, 4, 6, 7, 8, 9, 14, 16, 18, 21, 32]
     for tp, cp, pp, vpp in itertools.product([1, 2, 4, 8], [1, 2, 4, 8, 16], stages, [1, 2, 3]):
         if pp * vpp > len(LLAMA_405B.layers) or (vpp > 1 and pp == 1):
             continue
         for shard, replicate, batch, recompute, zero in itertools.product(
-            degrees, degrees, [1, 2, 4, 8], [0, 1], [1, 2, 3]
+            degrees, degrees, [1, 2, 4, 8], policies, [1, 2, 3]
         ):
             if replicate * shard * tp * cp * pp <= WORLD_SIZE:
                 schedule = 2 if vpp > 1 else 1
@@ -91,7 +85,7 @@ def all_layouts(count: int) -> Candidates:
              "recompute", "zero_stage")  # fmt: skip
     columns = {name: np.zeros(count, dtype=np.int64) for name in COLUMNS}
     columns |= {name: table[:, index].copy() for index, name in enumerate(names)}
-    columns |= {"ep": np.ones(count, dtype=np.int64), "etp": np.ones(count, dtype=np.int64)}
+    columns |= {name: np.ones(count, dtype=np.int64) for name in ("ep", "etp", "recompute_layers")}
     columns["sp"] = (columns["tp"] > 1).astype(np.int64)
     return Candidates(**columns)
 

@@ -176,11 +176,12 @@ class CollectiveCosts:
         stays = group.members[0] >= group.degree
         if not stays.any():
             return None
-        seconds = np.full(np.broadcast(size_bytes, group.degree).shape, np.nan)
+        sizes = np.broadcast_to(size_bytes, group.degree.shape)
+        seconds = np.full(group.degree.shape, np.nan)
         for ranks, curve in curves.items():
             here = stays & (group.degree == ranks)
             if here.any():
-                seconds = np.where(here, curve.seconds(size_bytes) / self.shares[0], seconds)
+                seconds[here] = curve.seconds(sizes[here]) / self.shares[0]
         return seconds * self.factor
 
 

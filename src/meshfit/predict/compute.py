@@ -62,7 +62,10 @@ def layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
     once.
     """
     few, which = _distinct_shapes(group)
-    time = _layer_time(layer, few, rate)
+    return _for_each(_layer_time(layer, few, rate), which)
+
+
+def _for_each(time: PartTime, which: IntArray) -> PartTime:
     return PartTime(**{name: part[which] for name, part in vars(time).items()})
 
 
@@ -75,7 +78,7 @@ def _distinct_shapes(group: LayoutGroup) -> tuple[LayoutGroup, IntArray]:
         code = code * (int(axis.max()) + 1) + axis
     _, first, which = np.unique(code, return_index=True, return_inverse=True)
     if len(first) == len(group):
-        return group, np.arange(len(group))[:]
+        return group, np.arange(len(group))
     some = c.take(first)
     columns = step_columns(some, group.training, group.profile)
     return replace(group, candidates=some, columns=columns), which
@@ -272,6 +275,11 @@ def _scan_s(mixing: ScanMixing, group: LayoutGroup, rate: Rates) -> tuple[FloatA
 
 def head_time(group: LayoutGroup, rate: Rates) -> PartTime:
     """Output projection and loss: the logits are passed over as the loss's kernel does."""
+    few, which = _distinct_shapes(group)
+    return _for_each(_head_time(few, rate), which)
+
+
+def _head_time(group: LayoutGroup, rate: Rates) -> PartTime:
     model, columns, ones = group.model, group.columns, np.ones(len(group))
     shape = _Shape(
         rows=columns.tokens * ones,

@@ -77,3 +77,10 @@ def _bounded(at: FloatArray, names: Sequence[str], start: TimeConstants) -> Floa
     low = np.log([max(start.entries[name].low, 1e-6) for name in names])
     high = np.log([start.entries[name].high for name in names])
     return np.clip(at, low, high)
+
+
+def fit_spread_scale(
+    log_errors: FloatArray, log_spreads: FloatArray, *, inside: float = 0.8
+) -> float:
+    """Factor on half widths of intervals (logarithms) that leaves a share of the errors inside."""
+    return float(np.quantile(np.abs(log_errors) / log_spreads, inside))

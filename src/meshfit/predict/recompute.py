@@ -16,7 +16,7 @@ SAVED_MATMULS = 0.5
 def recomputed_share(group: LayoutGroup) -> FloatArray:
     """Share of layers whose whole forward runs again: ``full`` all, ``alternate`` every n-th,
     ``block`` the first n of each stage."""
-    policy, every = group.candidates.recompute, group.candidates.recompute_layers
+    policy, every = group.candidates.recompute, np.maximum(1, group.candidates.recompute_layers)
     per_stage = max(1.0, float(np.mean(group.pipeline.stage_layers)))
     return np.select(
         [policy == RECOMPUTE.index(name) for name in ("full", "alternate", "block")],

@@ -175,8 +175,9 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
     slowest = np.argmax(once + micro_batches * each, axis=0)
     terms = np.zeros((len(group), len(TERMS)))
     for column, name in enumerate(TERMS):
-        seconds = [rank.term(name, micro_batches) for rank in ranks]
-        terms[:, column] = np.choose(slowest, seconds)
+        if any(rank.has(name) for rank in ranks):
+            seconds = [rank.term(name, micro_batches) for rank in ranks]
+            terms[:, column] = np.choose(slowest, seconds)
     slowest_s = np.choose(slowest, list(each))
     terms[:, TERMS.index("bubble")] = bubble_s(
         group.pipeline, slowest_s, counts @ each, micro_batches
@@ -219,6 +220,10 @@ class LayerCost:
 class _Rank:
     per_micro_batch: Mapping[str, FloatArray]
     once: Mapping[str, FloatArray]
+
+    def has(self, name: str) -> bool:
+        """Whether it spends anything on a term."""
+        return name in self.per_micro_batch or name in self.once
 
     def term(self, name: str, micro_batches: IntArray) -> FloatArray:
         """Seconds of one term over the whole step."""
