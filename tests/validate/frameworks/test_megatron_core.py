@@ -1,7 +1,11 @@
 import pytest
 
 from meshfit.validate.frameworks import read_job
-from meshfit.validate.frameworks.megatron_core import bert_extra, parse_arguments
+from meshfit.validate.frameworks.megatron_core import (
+    bert_extra,
+    layers_with_experts,
+    parse_arguments,
+)
 from meshfit.validate.rows import NotModelledError
 from tests.validate.builders import row
 
@@ -98,3 +102,27 @@ def test_bert_without_a_binary_head_has_no_pooler():
 def test_another_script_is_a_reason():
     with pytest.raises(NotModelledError, match="script not modelled: t5"):
         job("", model="t5/test")
+
+
+EXPERTS = "--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 512 --disable-bias-linear"
+
+
+def test_arguments_give_the_experts():
+    model = job(f"{EXPERTS} --moe-shared-expert-intermediate-size 256", arch="moe").model
+    moe = model.moe
+    assert (moe.num_experts, moe.experts_per_token) == (8, 2)
+    assert (moe.expert.intermediate_size, moe.shared.intermediate_size) == (512, 256)
+
+
+def test_layers_with_experts_follow_the_frequency():
+    assert layers_with_experts("2", 4) == (True, False, True, False)
+    assert layers_with_experts("([0]*1+[1]*3)", 4) == (False, True, True, True)
+    assert layers_with_experts("[0,1]", 2) == (False, True)
+    with pytest.raises(NotModelledError, match="moe-layer-freq"):
+        layers_with_experts("([1]*3)", 4)
+
+
+def test_heads_for_multi_token_prediction_are_a_layer_and_a_projection_each():
+    model = job("--mtp-num-layers 1").model
+    assert model.mtp.depth == 1
+    assert model.mtp.layers == model.layers[-1:]
