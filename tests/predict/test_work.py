@@ -1,3 +1,11 @@
+from dataclasses import replace
+
+import pytest
+
+from meshfit.engines.megatron.profile import MEGATRON
+from meshfit.engines.native.profile import NATIVE
+from meshfit.predict.compute import layer_time
+from meshfit.predict.rates import rates
 from meshfit.predict.work import (
     Matmul,
     ScanMixing,
@@ -11,6 +19,7 @@ from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
 from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.blocks.state_space import Mamba2Spec
 from meshfit.workload.model import LayerSpec
+from tests.predict.builders import BF16, cluster, group, llama_8b, training
 
 ATTENTION = AttentionSpec(num_attention_heads=32, num_key_value_heads=8, head_dim=128)
 GATED = MlpSpec(intermediate_size=14_336, gated=True)
@@ -69,3 +78,18 @@ def test_a_state_space_mixer_is_a_scan_and_an_mlp_mixes_nothing():
     assert isinstance(block_mixing(mamba), ScanMixing)
     assert block_mixing(GATED) is None
     assert all(len((one.inputs, one.outputs)) == 2 for one in block_matmuls(mamba, 4096))
+
+
+def test_megatron_divides_the_projections_of_a_recurrence_and_pytorch_does_not():
+    mamba = Mamba2Spec(num_heads=64, head_dim=64, state_size=128, num_groups=8, conv_kernel=4)
+    first, last = block_matmuls(mamba, 4096)
+    assert (first.split, last.split) == ("column", "row")
+    assert first.of_mixer
+    model = replace(llama_8b(), layers=(LayerSpec(blocks=(("mixer", mamba),)),) * 4)
+    ratio = {}
+    for profile in (MEGATRON, NATIVE):
+        of = group(model, training(precision=BF16), {"tp": 1}, {"tp": 8}, profile=profile)
+        time = layer_time(model.layers[0], of, rates(cluster().accelerator, "bf16_mixed"))
+        ratio[profile.name] = time.matmuls[0] / time.matmuls[1]
+    assert ratio["megatron"] > 4
+    assert ratio["native"] == pytest.approx(1)

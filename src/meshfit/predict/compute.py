@@ -29,6 +29,9 @@ FLASH_BACKWARD = 2.5
 """Backward over forward FLOPs of flash attention: five matmuls to two (2307.08691, section 3.1)."""
 SCAN_SHARE = 0.1
 """Rate of a recurrence's kernels over that of matmuls: a guess; nothing measured is shipped."""
+SCAN_PASSES = (4, 8)
+"""How often what is projected for a recurrence is read or written around it, forward and backward:
+convolution, gate and norm."""
 SCORE_PASSES = (3, 4)
 """How often unfused attention passes over all scores, forward and backward: each a matmul's write
 or read, and softmax's read and write."""
@@ -144,7 +147,9 @@ def _shape(matmul: Matmul, group: LayoutGroup) -> _Shape:
     """Experts of a rank each take an even share of the copies of tokens that come to it."""
     columns, ones = group.columns, np.ones(len(group))
     if matmul.experts == 1:
-        cut, rows, count = columns.tp * ones, columns.tokens * ones, ones
+        is_whole = matmul.of_mixer and group.profile.kernels != "megatron"
+        cut = ones if is_whole else columns.tp * ones
+        rows, count = columns.tokens * ones, ones
     else:
         cut = experts_tp(group) * ones
         count = matmul.experts / group.candidates.ep
@@ -265,9 +270,15 @@ def _unfused_s(
 def _scan_s(mixing: ScanMixing, group: LayoutGroup, rate: Rates) -> tuple[FloatArray, FloatArray]:
     """A recurrence over tokens by its FLOPs, backward twice forward."""
     columns, length = group.columns, group.training.sequence_length
-    flops = columns.tokens * attention_flops(mixing.block, [length]) / length / columns.tp
+    cut = columns.tp if group.profile.kernels == "megatron" else 1
+    tokens = columns.tokens / cut
+    flops = tokens * attention_flops(mixing.block, [length]) / length
+    moved = tokens * (mixing.width * group.numerics.compute_bytes)
     forward = flops / (SCAN_SHARE * rate.other.flops_per_s)
-    return forward, 2 * forward
+    return (
+        forward + SCAN_PASSES[0] * moved / rate.memory_bytes_per_s,
+        2 * forward + SCAN_PASSES[1] * moved / rate.memory_bytes_per_s,
+    )
 
 
 # Head and optimizer

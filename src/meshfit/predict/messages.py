@@ -21,9 +21,6 @@ from meshfit.workload.model import LayerSpec, MoeSpec
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-BLOCKS_PER_LAYER = 2
-"""Blocks of a layer that tensor parallelism surrounds with an exchange: attention and MLP."""
-
 BLOCKS_AROUND_EXPERTS = 2
 """Exchanges around the experts of a layer in one pass: dispatch and combine."""
 
@@ -151,16 +148,22 @@ def updated_parameters_bytes(parameters: FloatArray, group: LayoutGroup) -> Floa
 # Messages
 
 
+def tensor_exchanges(kind: LayerSpec) -> int:
+    """Exchanges that tensor parallelism makes around a layer's blocks in one pass: one a block, one
+    for all where they are computed side by side."""
+    return 1 if kind.parallel else len(kind.blocks)
+
+
 def _tensor_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]:
     """Around every block an all_reduce, or under sequence parallelism a gather and a scatter; half
     of one around embedding and head, and the logits."""
     columns = group.columns
-    passes = np.where(columns.recompute, 3, 2) * BLOCKS_PER_LAYER
-    layers = sum(chunk.num_layers for chunk in shape.chunks)
+    passes = np.where(columns.recompute, 3, 2)
+    blocks = sum(count * tensor_exchanges(kind) for kind, count in _layers(shape))
     embedding, head = int(shape.chunks[0].has_embedding), int(shape.chunks[-1].has_head)
     is_sequence = columns.sequence_split > 1
-    reduces = columns.micro_batches * (layers * passes + embedding + head)
-    gathers = columns.micro_batches * (layers * passes + head)
+    reduces = columns.micro_batches * (blocks * passes + embedding + head)
+    gathers = columns.micro_batches * (blocks * passes + head)
     reduced = hidden_bytes(group, group.numerics.compute_bytes)
     gathered = gathered_hidden_bytes(group)
     yield _message("all_reduce.tp", reduced, np.where(is_sequence, 0, reduces), columns.tp)

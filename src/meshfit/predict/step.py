@@ -26,7 +26,6 @@ from meshfit.predict.constants import TimeConstants, shipped_constants
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.messages import (
     BLOCKS_AROUND_EXPERTS,
-    BLOCKS_PER_LAYER,
     CONTEXT_PASSES,
     boundary_bytes,
     dispatched_bytes,
@@ -37,6 +36,7 @@ from meshfit.predict.messages import (
     hidden_bytes,
     keys_bytes,
     logits_bytes,
+    tensor_exchanges,
     updated_parameters_bytes,
 )
 from meshfit.predict.parameters import ends_parameters, layer_parameters, on_rank, rank_parameters
@@ -249,7 +249,7 @@ def layer_cost(kind: LayerSpec, group: LayoutGroup, machine: Machine) -> LayerCo
     """What one layer takes, for every layout of ``group``."""
     parameters = on_rank(layer_parameters(kind, group.model), group.columns.tp)
     time = layer_time(kind, group, machine.rates)
-    blocks = _between_blocks(group, machine, exchanges=BLOCKS_PER_LAYER)
+    blocks = _between_blocks(group, machine, exchanges=tensor_exchanges(kind))
     forward = {name: seconds * _in_pieces(group, machine) for name, seconds in blocks.items()}
     experts = _expert_exchange(kind, group, machine)
     context_forward, context_backward = _context_exchange(kind, group, machine, time)

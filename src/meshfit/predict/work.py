@@ -20,6 +20,7 @@ class Matmul:
         inputs, outputs: dims of the weight before anything divides it.
         split: which of them tensor parallelism divides; None: every rank does all of it.
         experts: how many weights of this kind there are, of which a token uses ``used``.
+        of_mixer: whether it belongs to a recurrence: engines differ in whether they divide those.
         in_linear: whether fp8 recipes apply; routers and depthwise convolutions stay in 16 bits.
     """
 
@@ -28,6 +29,7 @@ class Matmul:
     split: Split | None
     experts: int = 1
     used: int = 1
+    of_mixer: bool = False
     in_linear: bool = True
 
 
@@ -52,9 +54,13 @@ class SoftmaxMixing:
 
 @dataclass(frozen=True, kw_only=True)
 class ScanMixing:
-    """A linear recurrence over tokens (state space, linear attention), by its FLOPs."""
+    """A linear recurrence over tokens (state space, linear attention), by its FLOPs.
+
+    ``width``: of what convolutions, gates and norms around it pass over.
+    """
 
     block: Block
+    width: int
 
 
 Mixing = SoftmaxMixing | ScanMixing
@@ -90,12 +96,18 @@ def layer_work(layer: LayerSpec, hidden_size: int) -> LayerWork:
 
 def block_matmuls(block: Block, hidden_size: int) -> tuple[Matmul, ...]:
     """One a weight matrix, in order: any block declares its weights as tensors, and that is all
-    there is to know. Depthwise convolutions are no matmuls; they are counted as passes."""
+    there is to know. Depthwise convolutions are no matmuls; they are counted as passes.
+
+    The projections of a recurrence are given as Megatron-Core divides them: its heads by output,
+    what comes back to the hidden dim by input (``core/ssm/mamba_mixer.py``).
+    """
+    is_mixer = isinstance(block_mixing(block), ScanMixing)
     return tuple(
         Matmul(
             inputs=tensor.shape[-1],
             outputs=tensor.shape[0],
-            split=tensor.split,
+            split=_mixer_split(tensor.name) if is_mixer else tensor.split,
+            of_mixer=is_mixer,
             experts=tensor.copies,
             used=tensor.copies_used,
             in_linear=tensor.role == "linear",
@@ -103,6 +115,10 @@ def block_matmuls(block: Block, hidden_size: int) -> tuple[Matmul, ...]:
         for tensor in block.tensors(hidden_size)
         if tensor.role in ("linear", "router") and len(tensor.shape) == 2
     )
+
+
+def _mixer_split(name: str) -> Split:
+    return "row" if name.startswith(("out_proj", "o_proj")) else "column"
 
 
 def block_mixing(block: Block) -> Mixing | None:
@@ -123,7 +139,11 @@ def block_mixing(block: Block) -> Mixing | None:
             head_dim=block.qk_head_dim,
             value_dim=block.v_head_dim,
         )
-    return ScanMixing(block=block) if block.mixes_tokens else None
+    if not block.mixes_tokens:
+        return None
+    linears = [tensor for tensor in block.tensors(1) if tensor.role == "linear"]
+    width = sum(t.shape[0] for t in linears if _mixer_split(t.name) == "column")
+    return ScanMixing(block=block, width=width)
 
 
 def _activations(block: Block) -> tuple[tuple[int, bool, int, int], ...]:
