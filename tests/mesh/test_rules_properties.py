@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from meshfit.engines import PROFILES
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.facts import facts_of
-from meshfit.mesh.generate import generate
+from meshfit.mesh.generate import divisors, generate
 from meshfit.mesh.groups import groups
 from meshfit.mesh.rulebook import RULES
 from meshfit.mesh.rules import allowed, violations, warnings
 from meshfit.mesh.search import SearchSpec
+from meshfit.mesh.spec import make_layout
 from meshfit.workload.families import read_family
 from tests.mesh.strategies import layouts
 
@@ -183,3 +184,110 @@ def test_experts_are_placed_as_the_engine_places_them(make_training, make_topolo
         for axis in ("ep", "edp"):
             members = groups(layout, axis, profile.rank_order, profile.expert_fold)
             assert sorted(members.ravel().tolist()) == list(range(world))
+
+
+@st.composite
+def configs(draw):
+    """Configs of every kind: dense, experts (shared ones, a dense layer first), latent attention,
+    hybrids of state-space layers; heads that are no power of two, one layer, odd vocabularies."""
+    heads = draw(st.sampled_from([1, 4, 6, 8, 12]))
+    groups = draw(st.sampled_from([one for one in (1, 2, 3, 4, 6) if heads % one == 0]))
+    layers = draw(st.integers(1, 7))
+    common = {
+        "hidden_size": 32 * heads,
+        "intermediate_size": draw(st.sampled_from([96, 128, 160])),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "vocab_size": draw(st.sampled_from([512, 1000, 509])),
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": draw(st.booleans()),
+    }
+    experts = {
+        "moe_intermediate_size": draw(st.sampled_from([48, 64])),
+        "num_experts_per_tok": 2,
+    }
+    count = draw(st.sampled_from([4, 6, 8]))
+    kind = draw(
+        st.sampled_from(["llama", "mixtral", "qwen2_moe", "deepseek_v3", "bamba", "quantised"])
+    )
+    match kind:
+        case "mixtral":
+            return common | experts | {"model_type": kind, "num_local_experts": count}
+        case "qwen2_moe":
+            shared = {"shared_expert_intermediate_size": draw(st.sampled_from([64, 96]))}
+            return common | experts | shared | {"model_type": kind, "num_experts": count}
+        case "deepseek_v3":
+            return (
+                common
+                | experts
+                | {
+                    "model_type": kind,
+                    "n_routed_experts": count,
+                    "n_shared_experts": draw(st.integers(0, 2)),
+                    "first_k_dense_replace": draw(st.integers(0, layers)),
+                    "n_group": 1,
+                    "topk_group": 1,
+                    "q_lora_rank": draw(st.sampled_from([None, 24])),
+                    "kv_lora_rank": 32,
+                    "qk_nope_head_dim": 16,
+                    "qk_rope_head_dim": 8,
+                    "v_head_dim": 16,
+                    "num_key_value_heads": heads,
+                }
+            )
+        case "bamba":
+            return common | {
+                "model_type": kind,
+                "attn_layer_indices": [0],
+                "mamba_n_heads": 2 * heads,
+                "mamba_d_head": 32,
+                "mamba_expand": 2,
+                "mamba_n_groups": draw(st.sampled_from([1, 2])),
+                "mamba_d_state": 16,
+            }
+        case "quantised":
+            block = {"quant_method": "fp8", "weight_block_size": [32, 32]}
+            return common | {"model_type": "llama", "quantization_config": block}
+    return common | {"model_type": kind}
+
+
+@every_engine
+@given(
+    config=configs(),
+    world=st.sampled_from([1, 3, 4, 8, 12]),
+    per_host=st.sampled_from([1, 2, 4]),
+    sequence_length=st.sampled_from([60, 64, 96]),
+    global_batch_size=st.integers(1, 24),
+    data=st.data(),
+)
+@settings(deadline=None, max_examples=40)
+def test_the_planner_and_the_check_agree_on_every_kind_of_model(
+    *, make_training, make_topology, engine, config, world, per_host, sequence_length,
+    global_batch_size, data,
+):  # fmt: skip
+    """Nothing proposed is refused, and what is refused is not proposed: a layout of the space's own
+    values that the check finds legal is among the proposals."""
+    profile, model = PROFILES[engine], read_family("fuzzed", config)
+    training = make_training(sequence_length=sequence_length, global_batch_size=global_batch_size)
+    hosts = world // per_host if world % per_host == 0 else 1
+    topology = make_topology(per_host=world // hosts, hosts=hosts)
+    known = facts_of(model=model, training=training, topology=topology)
+    search = SearchSpec(micro_batch_size=(1, 2), vpp=(1, 2))
+    candidates = generate(model, training, topology, profile, search).candidates
+    assert allowed(candidates, profile, known).all()
+    proposed = [candidates.layout(index) for index in range(len(candidates))]
+    for layout in proposed[:: max(1, len(proposed) // 40)]:
+        assert violations(known | facts_of(layout=layout), profile) == ()
+    keys = {"ep": data.draw(st.sampled_from(divisors(max(1, known["num_experts"]))))}
+    rest = world
+    for axis in ("tp", "pp", "cp", "dp_replicate"):
+        keys[axis] = data.draw(st.sampled_from(divisors(rest)))
+        rest //= keys[axis]
+    layout = make_layout(
+        keys | {"dp_shard": rest},
+        sequence_parallel=profile.sequence_parallel,
+        zero_stage=profile.default_zero_stage,
+    )
+    if not violations(known | facts_of(layout=layout), profile):
+        assert layout in proposed
