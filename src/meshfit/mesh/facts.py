@@ -100,16 +100,20 @@ def engine_facts(profile: EngineProfile) -> dict[str, Any]:
 def candidate_facts(candidates: Candidates) -> dict[str, Any]:
     """The columns of ``candidates`` as facts, policies by name."""
     columns = {
-        f.name: getattr(candidates, f.name)
-        for f in fields(candidates)
-        if f.name not in ("stage_split", "stage_splits")
+        f.name: getattr(candidates, f.name) for f in fields(candidates) if f.name != "stage_splits"
     }
-    return column_facts(columns) | _stage_facts(candidates)
+    return column_facts(columns, candidates.stage_splits)
 
 
-def column_facts(columns: Mapping[str, IntArray]) -> dict[str, Any]:
+def column_facts(
+    columns: Mapping[str, IntArray], stage_splits: tuple[tuple[int, ...] | None, ...] = (None,)
+) -> dict[str, Any]:
     """Columns coded as in ``Candidates``, with the policies among them by name."""
     facts: dict[str, Any] = dict(columns)
+    if "stage_split" in facts:
+        facts |= _stage_facts(
+            facts.pop("stage_split"), columns["pp"] * columns["vpp"], stage_splits
+        )
     for name, names in (("schedule", SCHEDULES), ("recompute", RECOMPUTE)):
         if name in facts:
             facts[name] = np.array(names)[facts[name]]
@@ -163,25 +167,31 @@ def _layout_facts(layout: LayoutSpec) -> dict[str, Any]:
     return facts
 
 
-def _stage_facts(candidates: Candidates) -> dict[str, Any]:
+def _stage_facts(
+    stage_split: IntArray, num_stages: IntArray, splits: tuple[tuple[int, ...] | None, ...]
+) -> dict[str, Any]:
     """Given stage splits as columns; where a row has none, what an even split would satisfy."""
-    if all(split is None for split in candidates.stage_splits):
+    if all(split is None for split in splits):
         return {}
-    num_stages = candidates.pp * candidates.vpp
-    splits = candidates.stage_splits
-    given = np.array([split is not None for split in splits])[candidates.stage_split]
-    length = np.array([len(split or ()) for split in splits])[candidates.stage_split]
-    smallest = np.array([1 if split is None else min(split, default=0) for split in splits])[
-        candidates.stage_split
-    ]
-    total = np.array([sum(split or ()) for split in splits])[candidates.stage_split]
+    given = np.array([split is not None for split in splits])[stage_split]
+    length = np.array([len(split or ()) for split in splits])[stage_split]
+    smallest = np.array([1 if split is None else min(split, default=0) for split in splits])
+    total = np.array([sum(split or ()) for split in splits])[stage_split]
     return {
         "stage_layers_given": given,
         "stage_layers_length": np.where(given, length, num_stages),
-        "stage_layers_min": smallest,
+        "stage_layers_min": smallest[stage_split],
         "stage_layers_sum": np.where(given, total, EVEN_SPLIT),
     }
 
+
+STAGE_FACTS: tuple[str, ...] = (
+    "stage_layers_given",
+    "stage_layers_length",
+    "stage_layers_min",
+    "stage_layers_sum",
+)
+"""What the column ``stage_split`` decides."""
 
 EVEN_SPLIT = -1
 """``stage_layers_sum`` of a row whose layers are spread evenly: the sum is right by construction."""

@@ -16,11 +16,19 @@ from numpy.typing import NDArray
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError, nearest_name
 from meshfit.mesh.candidates import COLUMNS, RECOMPUTE, SCHEDULES, Candidates, IntArray
-from meshfit.mesh.facts import Facts, column_facts, engine_facts, facts_of, with_derived
+from meshfit.mesh.facts import (
+    STAGE_FACTS,
+    Facts,
+    column_facts,
+    engine_facts,
+    facts_of,
+    with_derived,
+)
 from meshfit.mesh.rule import Rule
 from meshfit.mesh.rules import rules_of
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import AXES, LayoutSpec
+from meshfit.mesh.stage_splits import StageSplits, stage_splits
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec
@@ -35,6 +43,7 @@ class Generated:
 
     ``rejected`` counts each refused layout once, under the first rule that refuses it in the
     order degrees, then policies; so ``considered == len(candidates) + sum(rejected.values())``.
+    What is refused before its stages are known counts once for all ways to spread layers over them.
     ``examples`` has one of the layouts that each of these rules refuses.
     """
 
@@ -53,9 +62,45 @@ class _Policy:
     otherwise: int
     applies: Callable[[Columns], BoolArray]
 
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Facts that are known once it is laid out."""
+        return (self.column,)
+
     def count(self, columns: Columns) -> IntArray:
         """Values this policy takes in each row."""
         return np.where(self.applies(columns), len(self.options), 1)
+
+    def value(self, columns: Columns, position: IntArray) -> IntArray:
+        """Its ``position``-th value in each row."""
+        values = np.full(len(position), self.otherwise, dtype=np.int64)
+        meaningful = self.applies(columns)
+        values[meaningful] = self.options[position[meaningful]]
+        return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StagePolicy:
+    """The split of layers over stages: which there are depends on how many stages."""
+
+    splits: StageSplits
+    column: str = "stage_split"
+    decides: tuple[str, ...] = STAGE_FACTS
+
+    def count(self, columns: Columns) -> IntArray:
+        """1 while the number of stages is not known."""
+        if "vpp" not in columns:
+            return np.ones(_num_rows(columns), dtype=np.int64)
+        return self.splits.counts[self._row(columns)]
+
+    def value(self, columns: Columns, position: IntArray) -> IntArray:
+        return self.splits.indices[self._row(columns), position]
+
+    def _row(self, columns: Columns) -> IntArray:
+        return self.splits.of(columns["pp"] * columns["vpp"])
+
+
+Policy = _Policy | _StagePolicy
 
 
 def generate(
@@ -68,7 +113,8 @@ def generate(
     """The legal layouts that use every accelerator of ``topology``, each exactly once.
 
     A policy without meaning keeps its default (no schedule without a pipeline), so no two rows
-    run the same program. Layers are spread over stages as evenly as can be.
+    run the same program. Layers are spread over stages as evenly as can be and, where that differs,
+    with lighter ends (``stage_splits``).
 
     Raises:
         InputError: the search names a schedule or recompute policy that does not exist.
@@ -76,41 +122,47 @@ def generate(
     search = search or SearchSpec()
     fixed = facts_of(model=model, training=training, topology=topology)
     fixed |= engine_facts(profile) | {"offload": "none", "cp_method": "none"}
-    policies = _policies(fixed, profile, search)
+    splits = stage_splits(model, profile)
+    policies = _policies(fixed, profile, search, splits)
     columns = _degrees(topology.num_accelerators, fixed["num_experts"], search)
     considered = int(_completions(columns, policies).sum())
-    sieve = _Sieve(fixed, rules_of(profile))
+    sieve = _Sieve(fixed, rules_of(profile), splits)
     columns = sieve.apply(columns, policies)
     for index, policy in enumerate(policies):
-        columns = sieve.apply(_expand(columns, policy), policies[index + 1 :])
+        rest = policies[index + 1 :]
+        before = int(_completions(columns, policies[index:]).sum())
+        columns = _expand(columns, policy)
+        considered += int(_completions(columns, rest).sum()) - before
+        columns = sieve.apply(columns, rest)
     return Generated(
-        candidates=_candidates(columns),
+        candidates=_candidates(columns, splits),
         rejected=sieve.rejected,
         considered=considered,
         examples=sieve.examples,
     )
 
 
-def _candidates(columns: Columns) -> Candidates:
+def _candidates(columns: Columns, splits: StageSplits) -> Candidates:
     """Complete columns as candidates; what was not laid out keeps its default."""
     default = Candidates.from_layouts([LayoutSpec()]).take(np.zeros(_num_rows(columns), np.int64))
     complete: dict[str, Any] = {name: columns.get(name, getattr(default, name)) for name in COLUMNS}
-    return Candidates(**complete)
+    return Candidates(**complete, stage_splits=splits.splits)
 
 
 class _Sieve:
     """Drops rows that break a rule, each rule once, and counts the layouts dropped with them."""
 
-    def __init__(self, fixed: Facts, rules: Sequence[Rule]) -> None:
+    def __init__(self, fixed: Facts, rules: Sequence[Rule], splits: StageSplits) -> None:
         self.rejected: dict[str, int] = {}
         self.examples: dict[str, LayoutSpec] = {}
         self._fixed = fixed
+        self._splits = splits
         self._pending = list(rules)
 
-    def apply(self, columns: Columns, remaining: Sequence[_Policy]) -> Columns:
+    def apply(self, columns: Columns, remaining: Sequence[Policy]) -> Columns:
         """The rows that keep every rule that can be decided now."""
-        facts = with_derived({**self._fixed, **column_facts(columns)})
-        later = {policy.column for policy in remaining}
+        facts = with_derived({**self._fixed, **column_facts(columns, self._splits.splits)})
+        later = {fact for policy in remaining for fact in policy.decides}
         decided = [
             rule
             for rule in self._pending
@@ -123,21 +175,25 @@ class _Sieve:
             broken = legal & ~np.asarray(rule.check(facts), dtype=np.bool_)
             if count := int(completions[broken].sum()):
                 self.rejected[rule.name] = self.rejected.get(rule.name, 0) + count
-                self.examples[rule.name] = _first(columns, broken, remaining)
+                self.examples[rule.name] = _first(columns, broken, remaining, self._splits)
             legal &= ~broken
         return {name: column[legal] for name, column in columns.items()}
 
 
-def _first(columns: Columns, which: BoolArray, remaining: Sequence[_Policy]) -> LayoutSpec:
+def _first(
+    columns: Columns, which: BoolArray, remaining: Sequence[Policy], splits: StageSplits
+) -> LayoutSpec:
     """The first of the rows that a mask picks, with the first value of every policy to come."""
     row = int(np.argmax(which))
     one = {name: column[row : row + 1] for name, column in columns.items()}
     for policy in remaining:
         one = {name: column[:1] for name, column in _expand(one, policy).items()}
-    return _candidates(one).layout(0)
+    return _candidates(one, splits).layout(0)
 
 
-def _policies(facts: Facts, profile: EngineProfile, search: SearchSpec) -> list[_Policy]:
+def _policies(
+    facts: Facts, profile: EngineProfile, search: SearchSpec, splits: StageSplits
+) -> list[Policy]:
     """The policies in the order in which they are laid out."""
 
     def everywhere(columns: Columns) -> BoolArray:
@@ -168,6 +224,7 @@ def _policies(facts: Facts, profile: EngineProfile, search: SearchSpec) -> list[
             otherwise=default.vpp,
             applies=above_one("pp"),
         ),
+        _StagePolicy(splits=splits),
         _Policy(
             column="schedule",
             options=schedules,
@@ -225,19 +282,16 @@ def _degrees(world: int, num_experts: int, search: SearchSpec) -> Columns:
     return _expand(_expand(columns, expert), expert_tensor)
 
 
-def _expand(columns: Columns, policy: _Policy) -> Columns:
+def _expand(columns: Columns, policy: Policy) -> Columns:
     """One row for each value the policy takes in it."""
     counts = policy.count(columns)
     row = np.repeat(np.arange(len(counts)), counts)
     position = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     expanded = {name: column[row] for name, column in columns.items()}
-    values = np.full(len(row), policy.otherwise, dtype=np.int64)
-    meaningful = policy.applies(columns)[row]
-    values[meaningful] = policy.options[position[meaningful]]
-    return {**expanded, policy.column: values}
+    return {**expanded, policy.column: policy.value(expanded, position)}
 
 
-def _completions(columns: Columns, policies: Sequence[_Policy]) -> IntArray:
+def _completions(columns: Columns, policies: Sequence[Policy]) -> IntArray:
     """Layouts that each row would become."""
     counts = [policy.count(columns) for policy in policies]
     return math.prod(counts, start=np.ones(_num_rows(columns), dtype=np.int64))

@@ -168,6 +168,20 @@ def even_stages(num_hidden_layers: int, num_stages: int) -> tuple[int, ...]:
     return tuple(base + (stage in favoured) for stage in range(num_stages))
 
 
+def balanced_stages(
+    num_hidden_layers: int, num_stages: int, *, embedding: int, head: int
+) -> tuple[int, ...] | None:
+    """Layers over stages as evenly as can be with embedding and head counted as so many layers.
+
+    126 layers, embedding and head over 16 stages are 7 layers on the first and the last and 8 on
+    each other (2407.21783, section 3.3.2). None where that leaves an end without a layer.
+    """
+    counted = list(even_stages(num_hidden_layers + embedding + head, num_stages))
+    counted[0] -= embedding
+    counted[-1] -= head
+    return tuple(counted) if min(counted) >= 1 else None
+
+
 def _text(value: object) -> str:
     if isinstance(value, list):
         return ":".join(map(str, value))
