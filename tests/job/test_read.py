@@ -1,10 +1,12 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshfit.errors import InputError
 from meshfit.job.read import parse_layout_text, read_job
-from meshfit.mesh.spec import LayoutSpec
+from meshfit.mesh.spec import LayoutSpec, stages_text
 
 MODEL = """
 {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -178,6 +180,16 @@ def test_layout_text_takes_lists_and_booleans():
         "stage_layers": [3, 1],
         "sp": False,
     }
+
+
+def test_runs_of_equal_stages_are_written_once():
+    assert stages_text([7, *[8] * 14, 7]) == "7:8x14:7"
+    assert stages_text([3, 3, 5]) == "3:3:5"
+
+
+@given(st.lists(st.integers(1, 3), min_size=2, max_size=12))
+def test_layers_of_stages_are_read_as_they_are_written(layers):
+    assert parse_layout_text(f"stage_layers={stages_text(layers)}") == {"stage_layers": layers}
 
 
 def test_a_model_folder_with_weights_gives_them_and_one_without_does_not(write, monkeypatch):

@@ -89,7 +89,7 @@ def read_job(
 
 
 def parse_layout_text(text: str) -> dict[str, Any]:
-    """The keys of ``tp=4,pp=2,stage_layers=3:5``.
+    """The keys of ``tp=4,pp=2,stage_layers=3:5``; ``7:8x14:7`` is 7, fourteen times 8, and 7.
 
     Raises:
         InputError: not ``key=value`` pairs, a key twice or unknown, or a value of the wrong kind.
@@ -105,11 +105,15 @@ def parse_layout_text(text: str) -> dict[str, Any]:
     return _layout_keys(validate(LayoutFile, keys, "--layout"))
 
 
+_STAGES = r"\d{1,18}(x\d{1,4})?"
+
+
 def _layout_value(text: str) -> int | bool | str | list[int]:
     if re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
-    if re.fullmatch(r"\d{1,18}(:\d{1,18})+", text):
-        return [int(part) for part in text.split(":")]
+    if re.fullmatch(rf"{_STAGES}(:{_STAGES})+|\d{{1,18}}x\d{{1,4}}", text):
+        runs = (part.partition("x") for part in text.split(":"))
+        return [int(count) for count, _, times in runs for _ in range(int(times or 1))]
     return {"true": True, "false": False}.get(text.lower(), text)
 
 

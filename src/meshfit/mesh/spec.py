@@ -1,7 +1,8 @@
 """A layout: the degrees of the mesh axes and the policies that go with them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import groupby
 from typing import Any
 
 AXES: tuple[str, ...] = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
@@ -139,7 +140,8 @@ def make_layout(
 
     ``sp`` follows tp > 1 (unless the engine has no sequence parallelism); ``zero_stage`` is the
     engine's, 3 by default, with dp_shard > 1 (2 when ``reshard_after_forward`` is false), else 0;
-    ``schedule`` is interleaved_1f1b with vpp > 1. Keys must be known ones.
+    ``schedule`` is interleaved_1f1b with vpp > 1; ``alternate`` recomputes every second layer. Keys
+    must be known ones.
     """
     values = dict(keys)
     reshard = values.pop("reshard_after_forward", None)
@@ -148,6 +150,8 @@ def make_layout(
         values.setdefault("zero_stage", 2 if reshard is False else zero_stage)
     if values.get("vpp", 1) > 1:
         values.setdefault("schedule", "interleaved_1f1b")
+    if values.get("recompute") == "alternate":
+        values.setdefault("recompute_layers", 2)
     if values.get("stage_layers") is not None:
         values["stage_layers"] = tuple(values["stage_layers"])
     return LayoutSpec(**values)
@@ -182,7 +186,20 @@ def balanced_stages(
     return tuple(counted) if min(counted) >= 1 else None
 
 
+def stages_text(layers: Sequence[int]) -> str:
+    """Layers of every stage as ``--layout`` takes them: ``3:5``, and ``7:8x14:7`` for runs."""
+    runs = [(count, len(list(same))) for count, same in groupby(layers)]
+    parts = (
+        [f"{count}x{times}"] if times > _SHORT_RUN else [str(count)] * times
+        for count, times in runs
+    )
+    return ":".join(part for run in parts for part in run)
+
+
+_SHORT_RUN = 2
+
+
 def _text(value: object) -> str:
     if isinstance(value, list):
-        return ":".join(map(str, value))
+        return stages_text(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from meshfit.mesh.spec import stages_text
 from meshfit.report.documents import CandidateDocument, SpreadDocument
 from meshfit.units import format_bytes, format_duration
 
@@ -148,5 +149,5 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ":".join(map(str, value))
+        return stages_text(value)
     return str(value)
