@@ -11,10 +11,16 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from meshfit.cli.output import AsJson, print_json, stdout
+from meshfit.cli.output import AsJson, print_json, print_paths, stdout
+from meshfit.cli.topo_cluster import Shown, shown_cluster
+from meshfit.cli.topo_drawing import axes_of, axis_document, scene_of, shown_job, write_text
 from meshfit.cluster.catalog import accelerator_entry, accelerators, node_type, node_types
-from meshfit.cluster.document import accelerator_document, node_type_document, topology_document
-from meshfit.cluster.files import read_topology
+from meshfit.cluster.discover.document import cluster_yaml
+from meshfit.cluster.document import accelerator_document, node_type_document
+from meshfit.errors import InputError
+from meshfit.report.draw.ranks import Axis
+from meshfit.report.draw.svg import scene_svg
+from meshfit.report.draw.tree import scene_tree
 from meshfit.units import (
     format_bandwidth,
     format_bytes,
@@ -35,16 +41,67 @@ _SEQUENCE_LENGTH = 4096
 
 def topo(
     cluster: Annotated[
-        str, typer.Argument(help="here, a shorthand such as '8x8 H100-SXM', or a cluster.yaml.")
-    ] = "here",
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE ...]",
+            help="What tools printed (nvidia-smi, NCCL, ROCm, Slurm, Kubernetes, hwloc), a shorthand "
+            "such as '8x8 H100-SXM', a cluster.yaml, or here (the default).",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    here: Annotated[bool, typer.Option("--here", help="This machine, by its drivers.")] = False,
+    accelerator: Annotated[
+        str | None,
+        typer.Option(help="What the GPUs are, where no file says.", show_default=False),
+    ] = None,
+    job: Annotated[
+        Path | None,
+        typer.Option(help="Draw this job's layout, with what each axis sends.", show_default=False),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(help="Draw these ranks, as in tp=8,dp_shard=4.", show_default=False),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write the drawing here.", show_default=False)
+    ] = None,
+    yaml: Annotated[
+        Path | None, typer.Option(help="Write a cluster.yaml here.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Levels, accelerators, hosts and memory of a cluster or of this machine."""
-    document = topology_document(read_topology(cluster, Path()))
+    """Levels, accelerators, cards and memory of a cluster: read, discovered and drawn."""
+    if here and cluster:
+        raise InputError(f"--here and {cluster[0]!r}: one of them")
+    subject = shown_job(job, layout) if job and not cluster else None
+    shown = subject or shown_cluster(cluster or ["here"], accelerator)
+    axes = axes_of(shown, job, layout)
+    written = _write(shown, axes, svg=svg, yaml=yaml)
     if as_json:
-        print_json(document)
+        drawn = [axis_document(axis) for axis in axes]
+        print_json(shown.document | ({"axes": drawn} if drawn else {}))
+        return
+    if shown.found is not None or axes:
+        stdout.print(scene_tree(scene_of(shown, axes)))
     else:
-        stdout.print(topology_view(document))
+        stdout.print(topology_view(shown.document))
+    print_paths(written, as_json=False)
+
+
+def _write(
+    shown: Shown, axes: Sequence[Axis], *, svg: Path | None, yaml: Path | None
+) -> list[Path]:
+    written = []
+    if svg is not None:
+        write_text(svg, scene_svg(scene_of(shown, axes)))
+        written.append(svg)
+    if yaml is not None:
+        if shown.found is None:
+            raise InputError("--yaml is for what was discovered; this cluster is described already")
+        write_text(yaml, cluster_yaml(shown.found))
+        written.append(yaml)
+    return written
 
 
 def catalogue(
@@ -73,6 +130,8 @@ def topology_view(document: Mapping[str, Any]) -> RenderableType:
     shown = ", ".join(hosts[:_HOSTS_SHOWN])
     more = f" and {len(hosts) - _HOSTS_SHOWN} more" if len(hosts) > _HOSTS_SHOWN else ""
     lines = [Text(f"hosts: {shown}{more}")]
+    if document.get("memory_free") is not None:
+        lines.append(Text(f"memory free now: {format_bytes(document['memory_free'])}"))
     lines += [Text(f"note: {warning}", style="yellow") for warning in document["warnings"]]
     return Group(tree, *lines)
 

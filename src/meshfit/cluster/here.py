@@ -10,12 +10,14 @@ import psutil
 
 from meshfit.cluster.catalog import accelerator_entry
 from meshfit.cluster.cpu import CpuFigures, read_cpu
+from meshfit.cluster.discover.here_sysfs import numa_cpus
 from meshfit.cluster.nvml import Gpu, visible_gpus
 from meshfit.cluster.shorthand import levels_of_one_host
 from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
 from meshfit.errors import InputError
 from meshfit.units import format_bytes
 
+_SYS = Path("/sys")
 PROCESS_BYTES = 400 * 10**6
 """Resident memory of one Python process that has imported torch (measured: 380 to 420 MB)."""
 
@@ -129,21 +131,29 @@ def _cpu_topology(ranks: int | None, *, oversubscribe: bool) -> Topology:
     figures = read_cpu()
     return Topology(
         accelerator=_cpu_rank(figures, cores, count, available // count),
-        levels=(
-            Level(
-                name="host",
-                size=count,
-                kind="bus",
-                bandwidth_bytes_per_s=figures.loopback_bytes_per_s,
-                latency_s=figures.loopback_latency_s,
-                source="guess",
-            ),
-        ),
+        levels=_cpu_levels(figures, count),
         gpus_per_host=count,
         hosts=(socket.gethostname(),),
         host_memory_bytes=int(psutil.virtual_memory().total),
         oversubscribed=count > cores,
         is_here=True,
+    )
+
+
+def _cpu_levels(figures: CpuFigures, ranks: int) -> tuple[Level, ...]:
+    """A level of NUMA nodes inside the host, where there are several and ranks fill them evenly."""
+    nodes = len(numa_cpus(_SYS))
+    sizes = {"numa": ranks // nodes, "host": nodes} if nodes > 1 and ranks % nodes == 0 else {}
+    return tuple(
+        Level(
+            name=name,
+            size=size,
+            kind="bus",
+            bandwidth_bytes_per_s=figures.loopback_bytes_per_s,
+            latency_s=figures.loopback_latency_s,
+            source="guess",
+        )
+        for name, size in (sizes or {"host": ranks}).items()
     )
 
 

@@ -25,12 +25,13 @@ def visible_gpus() -> tuple[Gpu, ...]:
     except Exception:  # no package, no library, no driver: each means no GPU can be used
         return ()
     try:
-        return tuple(_gpu(pynvml, handle) for handle in _handles(pynvml))
+        return tuple(_gpu(pynvml, handle) for handle in visible_handles(pynvml))
     finally:
         pynvml.nvmlShutdown()
 
 
-def _handles(nvml: Any) -> list[Any]:
+def visible_handles(nvml: Any) -> list[Any]:
+    """Handles of the GPUs that CUDA_VISIBLE_DEVICES lets a process see, in its order."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = nvml.nvmlDeviceGetCount()
     if visible is None:

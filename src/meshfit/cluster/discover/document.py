@@ -7,7 +7,7 @@ import yaml
 
 from meshfit.cluster.discover.conclude import FoundCluster
 from meshfit.cluster.discover.cpu_list import cpu_list, shown_list
-from meshfit.cluster.discover.domains import linked, within
+from meshfit.cluster.discover.domains import linked, numa_groups, switch_groups
 from meshfit.cluster.discover.facts import FabricFacts, GpuFacts, HostFacts, NicFacts, pair
 from meshfit.cluster.discover.levels import FoundLevel
 from meshfit.cluster.discover.merge import fabrics_of
@@ -85,13 +85,17 @@ def _num_processor_groups(host: HostFacts) -> int | None:
 
 
 def domains(host: HostFacts) -> dict[str, list[list[str]]]:
-    """Groups of GPUs over links, one PCIe switch, several, and a NUMA node."""
+    """Groups of GPUs over links, behind common PCIe switches, and of a NUMA node."""
     gpus = host.gpus or ()
+    if not gpus:
+        return {}
     labels = [gpu.label for gpu in gpus]
-    groups = {"link": linked(labels, host.paths)}
-    for kind, name in (("PIX", "pcie_switch"), ("PXB", "pcie_bridges"), ("NODE", "numa")):
-        groups[name] = within(gpus, host.paths, kind)  # type: ignore[arg-type]
-    return {name: [list(group) for group in found] for name, found in groups.items() if gpus}
+    groups = {
+        "link": linked(labels, host.paths),
+        "pcie_switch": switch_groups(labels, [nic.label for nic in host.nics or ()], host.paths),
+        "numa": numa_groups(gpus, host.paths),
+    }
+    return {name: [list(group) for group in found] for name, found in groups.items()}
 
 
 def level_document(level: FoundLevel) -> dict[str, Any]:

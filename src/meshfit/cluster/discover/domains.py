@@ -43,6 +43,32 @@ def within(
     return joined([gpu.label for gpu in gpus], are_joined)
 
 
+def numa_groups(gpus: Sequence[GpuFacts], paths: Mapping[tuple[str, str], Path]) -> Groups:
+    """GPUs of one NUMA node, by their affinity; where a source says none, by the way over PCIe.
+
+    A link says nothing of where a GPU sits, so GPUs with links only are one group.
+    """
+    if all(gpu.numa is not None for gpu in gpus):
+        numa = {gpu.label: gpu.numa for gpu in gpus}
+        return joined(list(numa), lambda a, b: numa[a] == numa[b])
+    labels = [gpu.label for gpu in gpus]
+    return joined(labels, lambda a, b: _kind(paths, a, b) not in ("SYS", None))
+
+
+def switch_groups(
+    labels: Sequence[str], nics: Sequence[str], paths: Mapping[tuple[str, str], Path]
+) -> Groups:
+    """GPUs behind the same PCIe switches: by their own path, or as both are near one card."""
+    near = ("PIX", "PXB")
+    cards = {a: {nic for nic in nics if _kind(paths, a, nic) in near} for a in labels}
+    return joined(labels, lambda a, b: _kind(paths, a, b) in near or bool(cards[a] & cards[b]))
+
+
+def _kind(paths: Mapping[tuple[str, str], Path], a: str, b: str) -> PathKind | None:
+    path = paths.get(pair(a, b))
+    return None if path is None else path.kind
+
+
 def equal_size(groups: Iterable[Sequence[str]]) -> int | None:
     """The size of all groups; None where they differ."""
     sizes = {len(group) for group in groups}
