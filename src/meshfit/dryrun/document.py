@@ -6,19 +6,22 @@ from typing import Any
 
 from meshfit.dryrun.operators import LEFT_OUT, REPLACEMENTS
 from meshfit.dryrun.replay import AllocatorUse, replay
+from meshfit.dryrun.step import Step
 from meshfit.dryrun.trace import Moment, Trace
 from meshfit.record.dryrun import DryRunRequest
 
 RECOMPUTE = "recompute"
 
 
-def document_of(request: DryRunRequest, trace: Trace) -> dict[str, Any]:
-    """``memory``, ``collectives`` (in order, and summed up), ``flops``, ``operators``.
+def document_of(request: DryRunRequest, step: Step) -> dict[str, Any]:
+    """``memory``, ``collectives`` (in order, and summed up), ``flops``, ``operators``, ``run``.
 
     ``memory`` has the keys of every memory breakdown, at the peak, and ``peak_at``; on CUDA also
     ``allocators``, the replay with fixed and with expandable segments, of which ``reserved`` is the
-    one that the job asks for.
+    one that the job asks for. ``run`` says how many layers of a stage and micro-batches were run; all
+    of them where ``why_whole`` says why.
     """
+    trace = step.trace
     return {
         "memory": _memory(request, trace),
         "collectives": [
@@ -34,6 +37,11 @@ def document_of(request: DryRunRequest, trace: Trace) -> dict[str, Any]:
         "collectives_summed": _summed(trace),
         "flops": _flops(trace),
         "operations": len(trace.moments),
+        "run": {
+            "layers": step.layers_run,
+            "micro_batches": step.micro_batches_run,
+            "why_whole": step.why_whole,
+        },
         "operators": [asdict(one) for one in REPLACEMENTS] if _is_cuda(request) else [],
         "left_out": list(LEFT_OUT) if _is_cuda(request) else [],
     }

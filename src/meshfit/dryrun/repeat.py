@@ -18,7 +18,6 @@ from typing import TypeVar
 
 from meshfit.dryrun.script import Action, Block, Line, Message, Operation, with_layer
 
-
 K = TypeVar("K")
 
 

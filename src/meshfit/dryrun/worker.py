@@ -29,13 +29,17 @@ def _dry_run(request: DryRunRequest) -> dict[str, Any]:
     import torch  # noqa: PLC0415
 
     from meshfit.dryrun.document import document_of  # noqa: PLC0415
-    from meshfit.dryrun.program import trace_of_step  # noqa: PLC0415
+    from meshfit.dryrun.shorten import Run  # noqa: PLC0415
+    from meshfit.dryrun.step import step_of  # noqa: PLC0415
 
     torch.set_num_threads(1)
-    trace = trace_of_step(
-        request.model_config, request.layout, request.training, request.rank, request.device_type
+    run = Run(
+        config=request.model_config,
+        layout=request.layout,
+        training=request.training,
+        rank=request.rank,
     )
-    return document_of(request, trace)
+    return document_of(request, step_of(run, request.device_type, whole=request.whole))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,14 @@ def _headline(document: Mapping[str, Any]) -> Text:
     where = f" ({place})" if place else ""
     return Text(
         f"{document['label']}: rank {document['rank']}{where} of {document['world_size']}, "
-        f"dry run in {document['seconds']:.1f} s"
+        f"dry run in {document['seconds']:.1f} s ({_extent(document['run'])})"
     )
+
+
+def _extent(run: Mapping[str, Any]) -> str:
+    if run["why_whole"] is not None:
+        return "whole"
+    return f"{run['layers']} layers and {run['micro_batches']} micro-batches, the rest repeated"
 
 
 def _memory_table(memory: Mapping[str, Any]) -> RenderableType:
