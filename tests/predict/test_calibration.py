@@ -1,20 +1,19 @@
-import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from meshfit.errors import InputError
-from meshfit.predict.calibration import Correction, formula_only, load_calibration
+from meshfit.predict.calibration import Correction, formula_only
 from tests.predict.builders import cluster
 
+NAMES = ("compute", "recompute", "bubble", "optimizer", "other", "all_reduce.tp")
 
-def test_a_calibration_survives_its_file(tmp_path):
-    calibration = replace(
+
+def calibration(**corrections):
+    return replace(
         formula_only(cluster(), "native"),
-        compute=Correction(factor=1.3, spread=1.2, basis="measured_here", samples=7),
+        **{name: Correction(factor=factor, spread=1.1) for name, factor in corrections.items()},
     )
-    calibration.save(tmp_path / "calibration.json")
-    assert load_calibration(tmp_path / "calibration.json") == calibration
 
 
 def test_without_measurements_the_interval_of_cpu_ranks_is_wider():
@@ -23,30 +22,20 @@ def test_without_measurements_the_interval_of_cpu_ranks_is_wider():
     assert cpu.step_time.spread > gpu.step_time.spread
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "is not JSON"),
-        ("[]", "has schema_version None; this meshfit reads 1"),
-        ('{"schema_version": 2}', "has schema_version 2; this meshfit reads 1"),
-        ('{"schema_version": 1}', "has other keys than expected"),
-    ],
-)
-def test_a_file_that_is_no_calibration_is_refused(tmp_path, text, message):
-    path = tmp_path / "calibration.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=message):
-        load_calibration(path)
+def test_every_term_has_the_factor_of_its_kind():
+    terms = np.array([[2.0, 1.0, 0.0, 1.0, 0.0, 4.0]])
+    found = calibration(compute=1.5, collectives=3.0, step_time=2.0).corrected(terms, NAMES)
+    assert found[0] == pytest.approx([6.0, 3.0, 0.0, 3.0, 0.0, 24.0])
 
 
-def test_an_unknown_key_is_refused(tmp_path):
-    path = tmp_path / "calibration.json"
-    formula_only(cluster(), "native").save(path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"extra": 1}))
-    with pytest.raises(InputError, match="other keys"):
-        load_calibration(path)
+def test_a_bubble_and_stragglers_keep_their_share_of_the_step():
+    terms = np.array([[4.0, 0.0, 2.0, 0.0, 1.0, 4.0], [0.0] * 6])
+    found = calibration(compute=1.0, collectives=2.0).corrected(terms, NAMES)
+    assert found[0, [2, 4]] == pytest.approx([3.0, 1.5])
+    assert not found[1].any()
 
 
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="No such file"):
-        load_calibration(tmp_path / "none.json")
+def test_one_factor_for_all_terms_scales_the_step():
+    terms = np.array([[4.0, 0.0, 2.0, 0.0, 1.0, 4.0]])
+    found = calibration(compute=1.3, collectives=1.3, step_time=0.5).corrected(terms, NAMES)
+    assert found == pytest.approx(0.65 * terms)

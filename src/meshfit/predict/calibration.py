@@ -1,15 +1,19 @@
 """Corrections learned from runs, and how wide the intervals are without them."""
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from meshfit.breakdown import Basis
 from meshfit.cluster.topology import Topology
-from meshfit.errors import InputError
 
-SCHEMA_VERSION = 1
+FloatArray = NDArray[np.float64]
+
+COMPUTED_TERMS: tuple[str, ...] = ("compute", "recompute", "optimizer")
+SHARED_TERMS: tuple[str, ...] = ("bubble", "other")
+"""Time that all other terms cause together: idling, and waiting for stragglers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +35,13 @@ class Correction:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Corrections that hold on one accelerator under one engine."""
+    """Corrections that hold on one accelerator under one engine.
+
+    Attributes:
+        compute: of ``COMPUTED_TERMS``; collectives: of what is exposed of them.
+        step_time: of the whole step beside these; its spread is that of the step.
+        memory: of what the allocator holds.
+    """
 
     accelerator: str
     engine: str
@@ -40,10 +50,21 @@ class Calibration:
     step_time: Correction
     memory: Correction
 
-    def save(self, path: Path) -> None:
-        """Write it as JSON."""
-        document = {"schema_version": SCHEMA_VERSION, **asdict(self)}
-        path.write_text(json.dumps(document, indent=2) + "\n")
+    def corrected(self, terms: FloatArray, names: Sequence[str]) -> FloatArray:
+        """Seconds by term, [N, terms], each with its factor.
+
+        ``SHARED_TERMS`` keep their share of the step: they grow as the other terms do on average.
+        """
+        compute, collectives = self.compute.factor, self.collectives.factor
+        if compute == collectives:
+            return terms * (compute * self.step_time.factor)
+        shared = np.array([name in SHARED_TERMS for name in names])
+        own = np.array([compute if name in COMPUTED_TERMS else collectives for name in names])
+        before = terms[:, ~shared].sum(axis=1)
+        after = terms[:, ~shared] @ own[~shared]
+        mean = np.divide(after, before, out=np.ones_like(before), where=before > 0)
+        factors = np.where(shared, mean[:, None], own)
+        return np.asarray(terms * factors * self.step_time.factor)
 
 
 def formula_only(topology: Topology, engine: str) -> Calibration:
@@ -63,35 +84,3 @@ def formula_only(topology: Topology, engine: str) -> Calibration:
         step_time=Correction(spread=step_spread),
         memory=Correction(spread=1.1),
     )
-
-
-def load_calibration(path: Path) -> Calibration:
-    """Read what ``Calibration.save`` wrote.
-
-    Raises:
-        InputError: the file is not there, not JSON, or of another schema.
-    """
-    try:
-        document: dict[str, Any] = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"calibration {path}: {error.strerror}") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"calibration {path} is not JSON: {error}") from error
-    version = document.pop("schema_version", None) if isinstance(document, dict) else None
-    if version != SCHEMA_VERSION:
-        raise InputError(
-            f"calibration {path} has schema_version {version}; this meshfit reads {SCHEMA_VERSION}"
-        )
-    try:
-        corrections = {
-            name: Correction(**document.pop(name))
-            for name in ("compute", "collectives", "step_time", "memory")
-        }
-        return Calibration(
-            accelerator=document.pop("accelerator"),
-            engine=document.pop("engine"),
-            **corrections,
-            **document,
-        )
-    except (KeyError, TypeError) as error:
-        raise InputError(f"calibration {path} has other keys than expected: {error}") from error

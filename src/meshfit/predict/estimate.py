@@ -115,7 +115,7 @@ class Estimates:
     def retimed(self, rows: IntArray, terms: FloatArray) -> "Estimates":
         """The same with other seconds by ``TERMS``, uncorrected, of some rows."""
         time_terms = self.time_terms.copy()
-        time_terms[rows] = terms * self.basis.calibration.step_time.factor
+        time_terms[rows] = self.basis.calibration.corrected(terms, TERMS)
         step_s, spread = time_terms.sum(axis=1), _spread(time_terms, self.basis)
         return replace(
             self,
@@ -222,7 +222,7 @@ def estimate(
         reserved[rows], context[rows] = fullest.reserved, fullest.context
         host[rows] = fullest.host
         terms[rows] = step_terms(group, machine)
-    terms *= basis.calibration.step_time.factor
+    terms = basis.calibration.corrected(terms, TERMS)
     memory = _Fullest(
         categories=categories, reserved=reserved, context=context, host=host, rank=worst_rank
     )
@@ -245,7 +245,6 @@ def groups_with_machines(
     rate = rates(
         topology.accelerator,
         training.precision.name,
-        basis.calibration.compute.factor,
         constants=basis.constants,
         fp8_recipe=training.runtime.fp8_recipe,
         kernels=basis.profile.kernels,
@@ -253,7 +252,6 @@ def groups_with_machines(
     costs = CollectiveCosts(
         topology=topology,
         curves=basis.curves,
-        factor=basis.calibration.collectives.factor,
         constants=basis.constants,
     )
     for rows, group in _groups(candidates, basis):
