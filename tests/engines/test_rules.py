@@ -117,6 +117,18 @@ EXAMPLES = [
     ),
     ("torchtitan", "sequence_within_positions", {"sequence_length": 4096, "max_position_embeddings": 8192}, {"sequence_length": 8193}),
     ("torchtitan", "v_schedule_needs_two_stages", {"schedule": "zbv_zero_bubble", "vpp": 2}, {"vpp": 1}),
+    (
+        "torchtitan",
+        "zero_bubble_in_equal_rounds",
+        {"schedule": "interleaved_zero_bubble", "num_micro_batches": 10, "pp": 4},
+        {"num_micro_batches": 9},
+    ),
+    (
+        "torchtitan",
+        "dualpipe_fills_stages",
+        {"schedule": "dualpipe_v", "num_micro_batches": 8, "pp": 4},
+        {"num_micro_batches": 7},
+    ),
     ("torchtitan", "cp_method_known", {"cp_method": "all_gather"}, {"cp_method": "all_to_all"}),
     ("torchtitan", "expert_tensor_parallel_unknown", {"etp": 1}, {"etp": 2}),
     ("torchtitan", "tied_embeddings_on_one_stage", {"tie_word_embeddings": True, "pp": 1}, {"pp": 2}),

@@ -176,3 +176,13 @@ def test_a_split_backward_leaves_less_of_the_bubble(schedule):
     split = pipeline(LayoutSpec(pp=4, vpp=2, schedule=schedule), model)
     plain = pipeline(LayoutSpec(pp=4, vpp=2, schedule="interleaved_1f1b"), model)
     assert (bubble_s(split, ones, 4 * ones, counts) < bubble_s(plain, ones, 4 * ones, counts)).all()
+
+
+def test_stages_that_meet_on_a_rank_pass_nothing_between_ranks():
+    """In a V the two middle stages share a rank, and the first and the last do."""
+    model = llama(num_layers=8)
+    v = pipeline(LayoutSpec(pp=4, vpp=2, schedule="zbv_zero_bubble"), model)
+    loop = pipeline(LayoutSpec(pp=4, vpp=2, schedule="interleaved_1f1b"), model)
+    assert [v.receives(rank) for rank in range(4)] == [2, 4, 4, 2]
+    assert [loop.receives(rank) for rank in range(4)] == [3, 4, 4, 3]
+    assert pipeline(LayoutSpec(), model).receives(0) == 0

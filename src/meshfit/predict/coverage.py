@@ -1,11 +1,11 @@
 """Which models the memory and time model covers; any other is refused, never estimated wrongly."""
 
 from meshfit.errors import InputError
-from meshfit.mesh.candidates import RECOMPUTE
+from meshfit.mesh.candidates import RECOMPUTE, SCHEDULES
 from meshfit.predict.blocks import is_covered
 from meshfit.workload.model import ModelSpec
 
-COVERED_SCHEDULES: tuple[str, ...] = ("gpipe", "1f1b", "interleaved_1f1b")
+COVERED_SCHEDULES: tuple[str, ...] = SCHEDULES
 COVERED_RECOMPUTE: tuple[str, ...] = RECOMPUTE
 
 

@@ -39,7 +39,7 @@ def activation_moments(shape: RankShape, group: LayoutGroup, held: InFlight) -> 
     the layer's last matmul, while a recomputed layer is there in full."""
     each = [_chunk_activations(chunk, group) - _offloaded(chunk, group) for chunk in shape.chunks]
     kept = sum(
-        (count * bytes_ for count, bytes_ in zip(held.per_chunk, each, strict=True)),
+        (count * bytes_ for count, bytes_ in zip(held.kept, each, strict=True)),
         start=_sent_activations(shape, group),
     )
     head = np.zeros(len(group))

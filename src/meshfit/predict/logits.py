@@ -58,7 +58,7 @@ def logit_moments(shape: RankShape, group: LayoutGroup, held: InFlight) -> Momen
     gathering = np.where(np.isfinite(split), 1 + 1 / split, 0.0)
     kept = np.where(kind == "chunked", 0.0, loss.kept + held_bytes)
     making = loss.forward + more + np.where(holds_logits, 0, element)
-    waiting = entries * (held.per_chunk[-1] - 1) * kept
+    waiting = entries * np.maximum(0, held.per_chunk[-1] - 1) * kept
     at_loss = loss.kept + held_bytes + np.maximum(making, loss.backward + more)
     head_gradient = _head_gradient(shape, group)
     fresh = np.where(_head_gradient_waits(group, held), 0.0, head_gradient)

@@ -206,8 +206,7 @@ def expert_messages(shape: RankShape, group: LayoutGroup) -> tuple[Message, ...]
 
 def _pipeline_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]:
     """Hidden states received and their gradients, once a micro-batch at each cut."""
-    cuts = sum((not chunk.has_embedding) + (not chunk.has_head) for chunk in shape.chunks)
-    times = group.columns.micro_batches * cuts
+    times = group.columns.micro_batches * group.pipeline.receives(shape.rank)
     yield _message("send_recv.pp", boundary_bytes(group), times, group.columns.pp)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.schedules.flight import Flight, peak_flight
-from meshfit.predict.schedules.placement import stages_of_rank
+from meshfit.predict.schedules.placement import rank_of_stage, stages_of_rank
 from meshfit.predict.schedules.play import play
 from meshfit.predict.schedules.waves import waves_of
 from meshfit.workload.model import LayerSpec, ModelSpec
@@ -68,6 +68,16 @@ class Pipeline:
         """Stages that lie on a rank, in model order."""
         return stages_of_rank(self.schedule, rank, self.pp, self.vpp)
 
+    def receives(self, rank: int) -> int:
+        """What a rank receives from others for one micro-batch, forward and backward: a message at
+        each end of a stage whose neighbour lies on another rank."""
+        ends = ((stage, stage + step) for stage in self.stages_of(rank) for step in (-1, 1))
+        return sum(
+            0 <= other < len(self.stage_layers)
+            and rank_of_stage(self.schedule, other, self.pp) != rank
+            for _, other in ends
+        )
+
     @cached_property
     def distinct_ranks(self) -> tuple[tuple[RankShape, int], ...]:
         """Ranks that hold the same, as (the earliest of them, how many they are).
@@ -116,6 +126,14 @@ class InFlight:
     per_chunk: tuple[IntArray, ...]
     put_off: tuple[IntArray, ...]
     accumulating: NDArray[np.bool_]
+
+    @property
+    def kept(self) -> tuple[IntArray, ...]:
+        """Micro-batches by what they keep: one put off counts as one in flight, since inputs of
+        matmuls and gradients of their outputs are about what a forward keeps."""
+        return tuple(
+            flying + waiting for flying, waiting in zip(self.per_chunk, self.put_off, strict=True)
+        )
 
 
 def in_flight(pipeline: Pipeline, rank: int, micro_batches: IntArray) -> InFlight:

@@ -429,7 +429,7 @@ def _pipeline_exchange(shape: RankShape, group: LayoutGroup, machine: Machine) -
     """What this rank waits for per micro-batch: hidden states forward, their gradients back."""
     if machine.axes.pp.is_single:
         return {}
-    received = sum((not chunk.has_embedding) + (not chunk.has_head) for chunk in shape.chunks)
+    received = group.pipeline.receives(shape.rank)
     hidden = group.pipeline.vpp > 1 and group.profile.hides_pipeline_exchange
     left = machine.contention if hidden else 1.0
     return {"send_recv.pp": left * received * boundary_s(group, machine)}

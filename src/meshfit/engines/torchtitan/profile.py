@@ -34,6 +34,8 @@ RULES: tuple[str, ...] = (
     "v_schedule_needs_two_stages",
     "one_f_one_b_fills_pipeline",
     "interleaving_in_whole_rounds",
+    "zero_bubble_in_equal_rounds",
+    "dualpipe_fills_stages",
     "global_batch_divisible",
     "global_batch_in_local_batches",
     "local_batch_in_micro_batches",

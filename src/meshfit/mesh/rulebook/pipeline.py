@@ -302,6 +302,31 @@ def interleaving_in_whole_rounds(num_micro_batches: Fact, pp: Fact, schedule: Fa
     return (schedule != "interleaved_1f1b") | (pp == 1) | whole_rounds
 
 
+@rule(
+    subject="num_micro_batches",
+    message=(
+        "the interleaved_zero_bubble schedule runs {num_micro_batches} micro-batches in "
+        "max(1, {num_micro_batches} // pp={pp}) rounds, which must be equally long"
+    ),
+)
+def zero_bubble_in_equal_rounds(num_micro_batches: Fact, pp: Fact, schedule: Fact) -> Fact:
+    """torch 2.13 ``ScheduleInterleavedZeroBubble`` raises where rounds do not divide."""
+    rounds = np.maximum(1, num_micro_batches // pp)
+    return (schedule != "interleaved_zero_bubble") | (num_micro_batches % rounds == 0)
+
+
+@rule(
+    subject="num_micro_batches",
+    message=(
+        "the dualpipe_v schedule needs at least 2*pp = 2*{pp} micro-batches; you have "
+        "{num_micro_batches} = global_batch/(dp*micro_batch)"
+    ),
+)
+def dualpipe_fills_stages(num_micro_batches: Fact, pp: Fact, schedule: Fact) -> Fact:
+    """torch 2.13 ``ScheduleDualPipeV`` raises with fewer micro-batches than stages."""
+    return (schedule != "dualpipe_v") | (num_micro_batches >= 2 * pp)
+
+
 def _bubble(num_micro_batches: Any, pp: Any) -> dict[str, Any]:
     """A balanced pipeline's idle share, (pp - 1) / (m + pp - 1) (2104.04473, section 2.2)."""
     return {"bubble": f"{(pp - 1) / (num_micro_batches + pp - 1):.0%}"}
