@@ -315,8 +315,9 @@ def _head_time(group: LayoutGroup, rate: Rates) -> PartTime:
 
 
 def loss_kind(group: LayoutGroup) -> str:
-    """How the loss is computed: as the job asks; else compiled code fuses it, and eager does not."""
-    return group.training.runtime.loss or ("fused" if is_fused(group) else "plain")
+    """How the loss is computed: as the job asks; else compiled code fuses it, and eager code does
+    what the engine's does."""
+    return group.training.runtime.loss or ("fused" if is_fused(group) else group.profile.loss)
 
 
 def optimizer_s(

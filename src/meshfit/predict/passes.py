@@ -75,7 +75,8 @@ def _between_blocks(layer: LayerSpec, group: LayoutGroup, fused: bool) -> tuple[
     """
     element, residual = group.numerics.compute_bytes, group.numerics.residual_bytes
     norm = (float(residual + element), float(element + 2 * residual))
-    if group.model.norm == "rms_norm" and not fused:
+    by_operation = group.profile.norm_kernel != "fused" and not fused
+    if group.model.norm == "rms_norm" and by_operation:
         norm = UNFUSED_RMS_NORM_BYTES
     sums = 3.0 * residual
     has_dropout = hidden_dropout(group) > 0

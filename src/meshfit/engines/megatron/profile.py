@@ -121,6 +121,10 @@ NOT_CHECKED: dict[str, str] = {
     "pipeline_dtype": "it follows from the precision",
 }
 
+HOST_S_PER_LAYER = 1e-3
+"""Issuing one pass over a layer: some 25 kernels behind Transformer Engine's Python. Estimated, within
+a factor of two, from the smallest steps of Megatron-LM's README on H100, which are bound by it."""
+
 MEGATRON = EngineProfile(
     name="megatron",
     version="0.19.2",
@@ -141,6 +145,7 @@ MEGATRON = EngineProfile(
     gathers_logits=False,
     saves_gathered_inputs=False,
     kernels="megatron",
+    host_s_per_layer=HOST_S_PER_LAYER,
     fused_layers=True,
     attention="cudnn",
     hides_tensor_parallel_backward=True,
