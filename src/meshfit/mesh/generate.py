@@ -146,6 +146,8 @@ def _candidates(columns: Columns, splits: StageSplits) -> Candidates:
     """Complete columns as candidates; what was not laid out keeps its default."""
     default = Candidates.from_layouts([LayoutSpec()]).take(np.zeros(_num_rows(columns), np.int64))
     complete: dict[str, Any] = {name: columns.get(name, getattr(default, name)) for name in COLUMNS}
+    alternates = complete["recompute"] == RECOMPUTE.index("alternate")
+    complete["recompute_layers"] = np.where(alternates, 2, complete["recompute_layers"])
     return Candidates(**complete, stage_splits=splits.splits)
 
 
