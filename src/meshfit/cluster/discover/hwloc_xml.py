@@ -77,12 +77,7 @@ def _devices(element: Element, near: Element, bridges: tuple[Element, ...]) -> I
 
 def _numa_of(device: _Device) -> tuple[int, ...] | None:
     """NUMA nodes of the object the device hangs on, from its node set (a mask of 32-bit words)."""
-    mask = device.near.get("nodeset")
-    if mask is None:
-        return None
-    bits = 0
-    for word in mask.split(","):
-        bits = bits << 32 | int(word or "0", 16)
+    bits = _mask(device.near.get("nodeset"))
     return tuple(i for i in range(bits.bit_length()) if bits >> i & 1) or None
 
 
@@ -134,8 +129,18 @@ def _path(a: _Device, b: _Device) -> Path:
 
 
 def _processors(node: Element) -> int:
-    mask = node.get("cpuset") or "0x0"
-    return sum(int(word or "0", 16).bit_count() for word in mask.split(","))
+    return _mask(node.get("cpuset")).bit_count()
+
+
+def _mask(text: str | None) -> int:
+    """A bitmap of 32-bit words, the highest first: ``0x000000ff,0xffffffff``; 0 for anything else."""
+    words = (text or "").split(",")
+    if not all(re.fullmatch(r"(0x[0-9a-fA-F]{1,8})?", word) for word in words):
+        return 0
+    bits = 0
+    for word in words:
+        bits = bits << 32 | int(word or "0", 16)
+    return bits
 
 
 def _number(source: SourceText, node: Element) -> int:

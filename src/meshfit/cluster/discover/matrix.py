@@ -66,14 +66,15 @@ def check_square(source: SourceText, rows: Sequence[Row], columns: Sequence[str]
         if row.label in by_label:
             source.fail(row.line, f"row {row.label} is there twice")
         by_label[row.label] = row
-    place = {label: index for index, label in enumerate(columns)}
     for row in rows:
-        marks = [columns[i] for i, cell in enumerate(row.cells) if cell == "X"]
+        marks = [label for label, cell in zip(columns, row.cells, strict=True) if cell == "X"]
         if marks != [row.label]:
             found = ", ".join(marks) or "none"
             source.fail(
                 row.line, f"row {row.label} must hold X under {row.label} only; X is under {found}"
             )
+    place = {label: index for index, label in enumerate(columns)}
+    for row in rows:
         for label, cell in zip(columns, row.cells, strict=True):
             other = by_label.get(label)
             if other is not None and other.cells[place[row.label]] != cell:

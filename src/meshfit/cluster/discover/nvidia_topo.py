@@ -67,15 +67,15 @@ def _host(source: SourceText, notes: list[str]) -> HostFacts:
     columns = _columns(source, header, written) or labels
     rows = [row_of(source, line, len(columns)) for line in written]
     _check_rows(source, header, rows, columns, notes)
+    cells = {
+        (row.label, other): None if cell == "X" else _path(source, row, cell)
+        for row in rows
+        for other, cell in zip(columns, row.cells, strict=True)
+    }
     check_square(source, rows, columns)
     titles = _titles(header, notes)
     names = _nic_legend(source, columns)
-    paths = {
-        pair(row.label, other): _path(source, row, cell)
-        for row in rows
-        for other, cell in zip(columns, row.cells, strict=True)
-        if other != row.label
-    }
+    paths = {pair(a, b): path for (a, b), path in cells.items() if path is not None}
     gpus = tuple(_gpu(source, row, titles, notes) for row in rows if GPU_LABEL.fullmatch(row.label))
     nics = tuple(
         NicFacts(label=label, name=names.get(label, None if label.startswith("NIC") else label))

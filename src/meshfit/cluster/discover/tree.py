@@ -20,9 +20,9 @@ def tiers_of(
     """
     _check_parents(children, hosts, fail)
     check_hosts(hosts, fail)
-    heights = {switch: 0 for switch, below in hosts.items() if below}
-    for switch in children:
-        _height(switch, children, heights, fail, ())
+    heights: dict[str, int] = {}
+    for switch in (*hosts, *children):
+        _height(switch, (children, hosts), heights, fail, ())
     if not any(height >= 0 for height in heights.values()):
         fail("no switch has hosts below it")
     tiers = []
@@ -73,7 +73,7 @@ def check_hosts(hosts: Mapping[str, Sequence[str]], fail: Fail) -> None:
 
 def _height(
     switch: str,
-    children: Mapping[str, Sequence[str]],
+    tree: tuple[Mapping[str, Sequence[str]], Mapping[str, Sequence[str]]],
     heights: dict[str, int],
     fail: Fail,
     above: tuple[str, ...],
@@ -84,12 +84,14 @@ def _height(
     if len(above) > 64:
         fail(f"more than 64 tiers above {switch}")
     if switch not in heights:
+        children, hosts = tree
         below = [
-            _height(child, children, heights, fail, (*above, switch))
+            _height(child, tree, heights, fail, (*above, switch))
             for child in children.get(switch, ())
         ]
         highest = max(below, default=-1)
-        heights[switch] = highest + 1 if highest >= 0 else -1
+        own = 0 if hosts.get(switch) else -1
+        heights[switch] = highest + 1 if highest >= 0 else own
     return heights[switch]
 
 
