@@ -5,6 +5,7 @@ from typing import Any
 from meshfit.funnel.estimating import stand_in_note
 from meshfit.funnel.examples import message_of
 from meshfit.funnel.planning import Plan
+from meshfit.funnel.stages import stage_notes
 from meshfit.job.spec import Job
 from meshfit.mesh.generate import Generated
 from meshfit.mesh.neighbour import Neighbours
@@ -22,6 +23,7 @@ from meshfit.report.documents import (
 def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
     """The best ``top`` candidates, the size of the space, and what each tier took."""
     capacity = plan.job.topology.accelerator.memory_bytes
+    shown = [int(index) for index in plan.order[:top]]
     return PlanDocument(
         schema_version=SCHEMA_VERSION,
         job=_job(plan.job),
@@ -29,7 +31,7 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
         seconds=sum(plan.seconds_by_tier.values()),
         seconds_by_tier=plan.seconds_by_tier,
         headroom=plan.job.headroom_fraction,
-        notes=[*plan.job.notes, *_stand_in(plan)],
+        notes=[*plan.job.notes, *_stand_in(plan), *stage_notes(plan, shown)],
         candidates=[
             plan_candidate(
                 layout=plan.layout(index),
@@ -39,7 +41,7 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
                 baseline=plan.layout(index) == plan.job.baseline,
                 campaign=_campaign(plan, index),
             )
-            for index in map(int, plan.order[:top])
+            for index in shown
         ],
     )
 
