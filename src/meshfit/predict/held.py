@@ -112,8 +112,9 @@ def ends_held(shape: RankShape, model: ModelSpec, adapter: AdapterSpec | None) -
     """What lies on a rank beside layers.
 
     Embeddings, encoders of images or sound and whatever else stands before the layers lie on the
-    first stage; final norm, head and heads for multi-token prediction on the last. A tied head is
-    the embedding where both are on one stage; else each end holds a copy.
+    first stage; final norm and head on the last. A tied head is the embedding where both are on one
+    stage; else each end holds a copy. Heads for multi-token prediction are left out, as are towers
+    that published counts leave out: neither transformers' nor torchtitan's models build them.
     """
     total = Held()
     for chunk in shape.chunks:
@@ -138,9 +139,7 @@ def _chunk_ends(chunk: Chunk, model: ModelSpec) -> Iterator[Tensor]:
     if chunk.has_head and model.tie_word_embeddings and not chunk.has_embedding:
         yield from counts.head_tensors(model)
     if chunk.has_embedding:
-        yield from (t for tower in model.towers for t in tower.tensors or ())
-    if chunk.has_head:
-        yield from (tensor.repeated(count) for tensor, count in counts.mtp_tensors(model))
+        yield from (t for tower in model.towers if tower.counted for t in tower.tensors or ())
 
 
 def _of(tensors: Iterable[Tensor], adapter: AdapterSpec | None, *, in_layers: bool) -> Held:
