@@ -11,6 +11,7 @@ from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.native.profile import NATIVE
 from meshfit.predict.estimate import estimate
 from meshfit.predict.step import TERMS
+from meshfit.workload.model import LayerSpec, MlpSpec, MoeSpec
 from meshfit.workload.training import PRECISIONS, RuntimeSpec
 from tests.predict.builders import BF16, WITHOUT_HOST, cluster, layouts, llama_8b, training
 
@@ -155,3 +156,39 @@ def test_an_unmeasured_chip_has_a_wider_interval():
     of_h100 = found(keys)
     widths = [e.step_high_s[0] / e.step_middle_s[0] for e in (of_v100, of_h100)]
     assert widths[0] > widths[1]
+
+
+def test_offloaded_states_are_stepped_by_the_host():
+    kept = found({"dp_shard": 64}, {"dp_shard": 64, "offload": "cpu"}, profile=NATIVE)
+    away = term(kept, "optimizer", 1)
+    parameters = 8.03e9 / 64
+    # gradients (4 B) out and 16-bit parameters back; 28 B an element at an eighth of the host's rate
+    link = accelerator("H100-SXM5-80").host_link_bytes_per_s
+    expected = parameters * (6 / link + 28 / (200e9 / 8))
+    assert away == pytest.approx(expected, rel=0.01)
+    assert away > 10 * term(kept, "optimizer", 0)
+
+
+def test_offloaded_activations_cost_something_even_under_computation():
+    kept = found({"dp_shard": 64}, {"dp_shard": 64, "offload": "activations"}, profile=NATIVE)
+    assert term(kept, "other", 1) > term(kept, "other", 0)
+
+
+def test_a_fuller_expert_rank_slows_the_step():
+    moe = MoeSpec(
+        num_experts=8, experts_per_token=2, expert=MlpSpec(intermediate_size=14_336, gated=True)
+    )
+    attention = llama_8b().layers[0].attention
+    layer = LayerSpec(blocks=(("self_attn", attention), ("mlp", moe)))
+    model = replace(llama_8b(), layers=(layer,) * 8)
+    seconds = []
+    for imbalance in (1.0, 1.5):
+        spec = training(
+            sequence_length=4096,
+            global_batch_size=64,
+            precision=BF16,
+            runtime=RuntimeSpec(expert_imbalance=imbalance),
+        )
+        keys = layouts({"ep": 8, "dp_shard": 8, "zero_stage": 1})
+        seconds.append(estimate(model, spec, h100s(1), keys, MEGATRON).step_middle_s[0])
+    assert 1.1 < seconds[1] / seconds[0] < 1.5

@@ -39,6 +39,7 @@ from meshfit.predict.messages import (
     tensor_exchanges,
     updated_parameters_bytes,
 )
+from meshfit.predict.offload import activations_s, optimizer_on_host_s
 from meshfit.predict.parameters import ends_parameters, layer_parameters, on_rank, rank_parameters
 from meshfit.predict.recompute import recomputed_s, recomputed_share
 from meshfit.predict.schedule import RankShape, bubble_s
@@ -182,7 +183,7 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
     terms[:, TERMS.index("bubble")] = bubble_s(
         group.pipeline, slowest_s, counts @ each, micro_batches
     )
-    terms[:, TERMS.index("other")] = terms.sum(axis=1) * straggling_share(group, machine)
+    terms[:, TERMS.index("other")] += terms.sum(axis=1) * straggling_share(group, machine)
     return terms
 
 
@@ -311,6 +312,9 @@ def _rank(
     each: Terms = {}
     compute = rank_compute(shape, layers, group, machine)
     each["compute"] = compute.forward + compute.backward
+    if group.columns.offloads_activations.any():
+        moved = activations_s(shape, group, machine.costs.topology)
+        each["other"] = _shown(moved, machine.overlap * each["compute"], machine)
     for kind, count in _layers(shape):
         layer = layers[kind]
         _add(each, {"recompute": layer.recomputed}, count)
@@ -513,12 +517,16 @@ def after_backward(
     columns = group.columns
     parameters = on_rank(rank_parameters(shape, group.model), columns.tp)
     terms = _replication(shape, compute, group, machine)
+    stepped = parameters / np.where(columns.shards_optimizer, columns.state_shard, 1)
     terms["optimizer"] = optimizer_s(
-        parameters / np.where(columns.shards_optimizer, columns.state_shard, 1),
+        stepped,
         parameters / np.where(columns.shards_parameters, columns.state_shard, 1),
         group.training,
         machine.rates,
     )
+    if columns.offloads_states.any():
+        on_host = optimizer_on_host_s(stepped, group, machine.costs.topology)
+        terms["optimizer"] = np.where(columns.offloads_states, on_host, terms["optimizer"])
     return terms
 
 

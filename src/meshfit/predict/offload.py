@@ -1,0 +1,53 @@
+"""Seconds that moving things to the host and back takes: activations, and an optimizer that runs there."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.cluster.topology import Topology
+from meshfit.predict.group import LayoutGroup
+from meshfit.predict.kept import offloaded_activations
+from meshfit.predict.schedule import InFlight, RankShape
+from meshfit.workload.training import OPTIMIZER_MOMENTS
+
+FloatArray = NDArray[np.float64]
+
+LINK_BYTES_PER_S = 20e9
+"""Of a host link that the catalogue does not know: PCIe 4 x16 less a third."""
+HOST_MEMORY_BYTES_PER_S = 200e9
+"""Memory bandwidth of a host, which its accelerators share: two sockets of eight channels reach about
+that in a multi-threaded Adam (DeepSpeed's CPU Adam)."""
+
+
+def activations_s(shape: RankShape, group: LayoutGroup, topology: Topology) -> FloatArray:
+    """Of one micro-batch, out after forward and back before backward; 0 where none are offloaded."""
+    if not group.columns.offloads_activations.any():
+        return np.zeros(len(group))
+    one = np.ones(len(group), dtype=np.int64)
+    alone = InFlight(
+        per_chunk=(one,) * len(shape.chunks),
+        put_off=(0 * one,) * len(shape.chunks),
+        accumulating=np.zeros(len(group), dtype=np.bool_),
+    )
+    return 2 * offloaded_activations(shape, group, alone) / _link(topology)
+
+
+def optimizer_on_host_s(
+    parameters_stepped: FloatArray, group: LayoutGroup, topology: Topology
+) -> FloatArray:
+    """Gradients out, the update where the states lie, parameters back.
+
+    The update reads gradient, parameter and moments and writes the latter two back, in fp32, at the
+    host's memory bandwidth, which the ranks of a host share.
+    """
+    precision = group.training.precision
+    element = precision.compute_bytes
+    moved = parameters_stepped * (precision.gradient_bytes + element) / _link(topology)
+    moments = OPTIMIZER_MOMENTS[group.training.optimizer]
+    passed = precision.gradient_bytes + 2 * precision.parameter_bytes
+    passed += 2 * moments * precision.moment_bytes
+    share = HOST_MEMORY_BYTES_PER_S / topology.gpus_per_host
+    return np.asarray(moved + parameters_stepped * passed / share)
+
+
+def _link(topology: Topology) -> float:
+    return topology.accelerator.host_link_bytes_per_s or LINK_BYTES_PER_S
