@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
 
 from meshfit.cluster.topology import DeviceType
-from meshfit.dryrun.allocator import SMALLEST_BLOCK_BYTES
 from meshfit.dryrun.collectives import Groups
 from meshfit.dryrun.operators import cuda_operators
 from meshfit.dryrun.recorder import Recorder
@@ -47,11 +47,11 @@ def trace_of_step(
         bare = build_bare_model(config, mesh, training.precision)
         with fake_tensors() as mode, cuda_operators() if is_cuda else nullcontext():
             model = _with_memory(bare, mesh)
-            trainer = _FakeTrainer(model, mesh, training, _corpus(config, training), mode)
-            _take_step(trainer, 0)
-            block_bytes = SMALLEST_BLOCK_BYTES if is_cuda else 1
+            corpus = _corpus(config, training)
+            trainer = _FakeTrainer(model, mesh, training, corpus, mode)
+            trainer.warm_up()
             with Recorder(
-                model.stages, trainer.optimizer, Groups(mesh), block_bytes=block_bytes
+                model.stages, trainer.optimizer, Groups(mesh), device_type=device_type
             ) as recorder:
                 _take_step(trainer, 1)
             return recorder.trace()
@@ -69,7 +69,33 @@ class _FakeTrainer(Trainer):
         mode: FakeTensorMode,
     ) -> None:
         super().__init__(model, mesh, training, corpus, DEVICE)
+        self._model = model
         self._mode = mode
+
+    def warm_up(self) -> None:
+        """Leave optimizer state, FSDP2's and DDP's buffers and receive buffers as a step does.
+
+        A step of one micro-batch (which a pipeline runs as GPipe) does for that; another trainer
+        takes it with the same model and hands its optimizer over. Virtual stages take a whole step.
+        """
+        layout = self._layout
+        if layout.vpp > 1:
+            _take_step(self, 0)
+            return
+        sequences = layout.micro_batch_size * layout.data_parallel_size
+        first = _FakeTrainer(
+            self._model,
+            replace(self.mesh, layout=replace(layout, schedule="gpipe")),
+            replace(self._training, global_batch_size=sequences),
+            self._corpus,
+            self._mode,
+        )
+        _take_step(first, 0)
+        self.optimizer = first.optimizer
+        self._partial_gradients = first._partial_gradients
+        if layout.pp > 1:
+            schedule: Any = vars(self._runner)["_schedule"]
+            schedule._initialize_stage((), {})
 
     def _tokens(self, step: int, count: int) -> Tensor:
         with _disable_current_modes(), self._mode:  # host memory: no recorder shall see it made

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
+from meshfit.cluster.topology import DeviceType
+from meshfit.dryrun.allocator import SMALLEST_BLOCK_BYTES
 from meshfit.dryrun.collectives import Groups
 from meshfit.dryrun.flops import flops_of
 from meshfit.dryrun.places import NOWHERE, Place, Places
@@ -37,7 +39,8 @@ class _PlacedLedger(Ledger):
 class Recorder(TensorTracker):
     """Tracks one step of fake tensors and remembers all of it as a ``Trace``.
 
-    ``block_bytes``: sizes are counted in multiples of it, as the allocator of the device would.
+    On ``cuda`` sizes are counted in the blocks of its allocator; on ``cpu`` Gloo does the
+    communication, which reduces a copy of what it scatters.
     """
 
     def __init__(
@@ -46,10 +49,11 @@ class Recorder(TensorTracker):
         optimizer: Optimizer,
         groups: Groups,
         *,
-        block_bytes: int = 1,
+        device_type: DeviceType,
     ) -> None:
         super().__init__(stages, optimizer)
-        self._block_bytes = block_bytes
+        self._block_bytes = SMALLEST_BLOCK_BYTES if device_type == "cuda" else 1
+        self._is_gloo = device_type == "cpu"
         self._places = Places(stages)
         self._placed = _PlacedLedger(self._places)
         self._ledger = self._placed
@@ -76,6 +80,16 @@ class Recorder(TensorTracker):
             self._flops[moment] = flops
         super()._record(func, args, kwargs, result)
         self._note_message(moment, func, args, kwargs, result)
+        if self._is_gloo and func is torch.ops.c10d._reduce_scatter_base_.default:
+            self._copy_as_gloo(args[1].untyped_storage().nbytes(), moment)
+
+    def _copy_as_gloo(self, size_bytes: int, moment: int) -> None:
+        """The copy appears when its part is taken out, and goes when that is done."""
+        phase = self._placed._moments[moment].phase
+        copy = self._ledger.birth(size_bytes, "communication")
+        self._ledger.mark("aten::split.Tensor", phase)
+        self._ledger.mark("aten::copy_", phase)
+        self._ledger.resize(copy, 0)
 
     def _held_bytes(self, storage: torch.UntypedStorage) -> int:
         return -(-int(storage.nbytes()) // self._block_bytes) * self._block_bytes

@@ -255,10 +255,9 @@ def _kinds(slots: Sequence[Slot]) -> list[Kind]:
     return kinds
 
 
-def _positions(slots: Sequence[Slot]) -> list[tuple[Kind, Kind, Kind]]:
-    """What each pass can depend on: its kind, and those right before and after it."""
-    kinds = [None, *_kinds(slots), None]
-    return list(zip(kinds, kinds[1:], kinds[2:], strict=False))
+def _positions(slots: Sequence[Slot]) -> list[tuple[Kind, Kind]]:
+    """What each pass can depend on: its kind, and that of the pass before it."""
+    return list(pairwise([None, *_kinds(slots)]))
 
 
 def _examples(positions: Sequence[K], actions: Sequence[Action]) -> dict[K, Action]:

@@ -15,9 +15,8 @@ from meshfit.workload.training import TrainingSpec
 LAYERS = 2
 """Layers of a short stage: the first and the last. A third shows what one between them does."""
 
-IN_FLIGHT = 5
-"""Forwards before the first backward: the first, the last, and three between, of which one has no
-other neighbours."""
+IN_FLIGHT = 4
+"""Forwards before the first backward: the first, the last, and two between, one behind the other."""
 
 IN_TURN = 3
 """Micro-batches beyond these: the first, the last, and one between."""
