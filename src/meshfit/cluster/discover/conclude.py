@@ -9,6 +9,7 @@ from meshfit.cluster.discover.facts import GpuFacts
 from meshfit.cluster.discover.formats import readings_of
 from meshfit.cluster.discover.levels import FoundLevel, FoundLevels, levels_of
 from meshfit.cluster.discover.merge import Discovery, fabrics_of, merge
+from meshfit.cluster.discover.nics import far_card_notes
 from meshfit.cluster.discover.p2p import peer_access_notes
 from meshfit.cluster.discover.text import read_source
 from meshfit.cluster.entries import AcceleratorEntry
@@ -71,7 +72,7 @@ def conclude(found: Discovery, accelerator: str | None = None) -> FoundCluster:
         notes=(
             *notes, *found.notes, *levels.notes, *peer_access_notes(found),
             *_fabric_notes(found, entry, levels), *_link_notes(found, entry),
-            *_memory_notes(found.gpus, entry),
+            *(far_card_notes(found.node) if found.node else ()), *_memory_notes(found.gpus, entry),
         ),
         problems=tuple(_problems(found, entry, levels)),
         free_bytes=min(free) if len(free) == len(found.gpus) and free else None,

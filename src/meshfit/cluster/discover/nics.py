@@ -38,3 +38,20 @@ def has_card_each(host: HostFacts) -> bool:
     owned = [nic.label for _, nics in nearest.values() for nic in nics]
     is_near = all(kind in ("PIX", "PXB") for kind, _ in nearest.values())
     return is_near and len(owned) == len(set(owned))
+
+
+def far_card_notes(host: HostFacts) -> list[str]:
+    """GPUs without a card under their own PCIe root: what they send goes through the processor."""
+    by_kind: dict[PathKind, list[str]] = {}
+    for label, (kind, _) in nearest_nics(host).items():
+        by_kind.setdefault(kind, []).append(label)
+    ways: dict[PathKind, str] = {
+        "NODE": "host bridges of its NUMA node",
+        "SYS": "the link between NUMA nodes",
+    }
+    return [
+        f"{', '.join(by_kind[kind])}: the nearest network card shares no PCIe root ({kind}, over "
+        f"{way}); move the card or the GPU to one root, or check the BIOS's NUMA nodes per socket"
+        for kind, way in ways.items()
+        if kind in by_kind
+    ]
