@@ -136,7 +136,10 @@ class CollectiveCosts:
         """Middle of ``time``."""
         if group.is_single:
             return np.zeros(group.degree.shape)
-        return self.time(kind, size_bytes, group).middle
+        slowest = np.max(_legs(kind, size_bytes, group, self), axis=0)
+        middle = self._middle(slowest, _latency(kind, group, self.topology))
+        measured = self._measured(kind, size_bytes, group)
+        return middle if measured is None else np.where(np.isfinite(measured), measured, middle)
 
     def time(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> CollectiveTime:
         """Seconds of one collective, all groups of its axis running it at once; 0 for one rank.
@@ -153,18 +156,27 @@ class CollectiveCosts:
         latency = _latency(kind, group, self.topology)
         slowest = np.max(legs, axis=0)
         low = (slowest + latency) * self.factor
-        middle = (slowest * self.serialisation + latency) * self.factor
+        middle = self._middle(slowest, latency)
         high = np.maximum(middle, (np.sum(legs, axis=0) + latency) * self.factor)
-        inside = self._inside_node_s(kind, size_bytes, group)
-        if inside is not None:
-            low, middle, high = (
-                np.where(np.isfinite(inside), inside, t) for t in (low, middle, high)
-            )
-        if self.curves is not None:
-            measured = self.curves.seconds(kind, size_bytes, group)
-            covered = np.isfinite(measured) & (group.degree > 1)
-            low, middle, high = (np.where(covered, measured, t) for t in (low, middle, high))
+        measured = self._measured(kind, size_bytes, group)
+        if measured is not None:
+            known = np.isfinite(measured)
+            low, middle, high = (np.where(known, measured, t) for t in (low, middle, high))
         return CollectiveTime(low=low, middle=middle, high=high)
+
+    def _middle(self, slowest_leg: FloatArray, latency: FloatArray) -> FloatArray:
+        return np.asarray((slowest_leg * self.serialisation + latency) * self.factor)
+
+    def _measured(
+        self, kind: Collective, size_bytes: FloatArray, group: AxisGroup
+    ) -> FloatArray | None:
+        """Seconds by a curve of this cluster, else by that of the node type; NaN where neither
+        covers the collective, None where none does."""
+        inside = self._inside_node_s(kind, size_bytes, group)
+        if self.curves is None:
+            return inside
+        here = np.where(group.degree > 1, self.curves.seconds(kind, size_bytes, group), np.nan)
+        return here if inside is None else np.where(np.isfinite(here), here, inside)
 
     def _inside_node_s(
         self, kind: Collective, size_bytes: FloatArray, group: AxisGroup

@@ -31,6 +31,7 @@ from meshfit.predict.group import LayoutGroup
 from meshfit.predict.kept import activation_moments, offloaded_activations
 from meshfit.predict.logits import logit_moments
 from meshfit.predict.moments import MOMENTS, Moments
+from meshfit.predict.pick import picked
 from meshfit.predict.schedule import InFlight, RankShape, in_flight
 from meshfit.predict.states import (
     StateBytes,
@@ -81,7 +82,7 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     by_category = {name: moments.stacked() for name, moments in at.items()}
     used: FloatArray = np.asarray(sum(by_category.values()))
     moment = np.argmax(used, axis=0)
-    peak = {name: np.choose(moment, values) for name, values in by_category.items()}
+    peak = {name: picked(moment, values) for name, values in by_category.items()}
     peak |= {"parameters": states.parameters, "optimizer": states.optimizer}
     nothing = np.zeros(len(group))
     in_use = used + states.parameters + states.optimizer

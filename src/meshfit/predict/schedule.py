@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
 from meshfit.predict.schedules.flight import Flight, peak_flight
 from meshfit.predict.schedules.placement import rank_of_stage, stages_of_rank
 from meshfit.predict.schedules.play import play
@@ -80,19 +81,26 @@ class Pipeline:
 
     @cached_property
     def distinct_ranks(self) -> tuple[tuple[RankShape, int], ...]:
-        """Ranks that hold the same, as (the earliest of them, how many they are).
+        """Ranks that hold the same, as (one of them, how many they are).
 
-        The earliest also stands for the memory of the others: it has no fewer micro-batches in
-        flight. Not so where gradients of weights are put off, nor in a V, where ranks trade
-        micro-batches of one stage for those of another; there every rank stands for itself.
+        That one also stands for the memory of the others. In a loop it is the earliest, which has
+        no fewer micro-batches in flight on any of its stages. In a V ranks trade micro-batches of
+        one stage for those of the other; where both stages are alike the most are on the earliest
+        or, of ZB-V with few micro-batches, on the latest, and where not every rank stands for
+        itself.
         """
-        if self.schedule in SPLIT_SCHEDULES:
-            return tuple((shape, 1) for shape in self.ranks)
-        earliest: dict[tuple[Chunk, ...], RankShape] = {}
+        alike: dict[tuple[Chunk, ...], list[RankShape]] = {}
         for shape in self.ranks:
-            earliest.setdefault(shape.chunks, shape)
-        counts = Counter(shape.chunks for shape in self.ranks)
-        return tuple((shape, counts[chunks]) for chunks, shape in earliest.items())
+            alike.setdefault(shape.chunks, []).append(shape)
+        found: list[tuple[RankShape, int]] = []
+        for chunks, shapes in alike.items():
+            if self.schedule not in V_SCHEDULES or len(shapes) == 1:
+                found.append((shapes[0], len(shapes)))
+            elif len(set(chunks)) == 1:
+                found += [(shapes[0], len(shapes) - 1), (shapes[-1], 1)]
+            else:
+                found += [(shape, 1) for shape in shapes]
+        return tuple(found)
 
     @cached_property
     def chunks(self) -> tuple[Chunk, ...]:

@@ -41,6 +41,7 @@ from meshfit.predict.messages import (
 )
 from meshfit.predict.offload import activations_s, optimizer_on_host_s
 from meshfit.predict.parameters import ends_parameters, layer_parameters, on_rank, rank_parameters
+from meshfit.predict.pick import picked
 from meshfit.predict.recompute import recomputed_s, recomputed_share
 from meshfit.predict.schedule import RankShape, bubble_s
 from meshfit.predict.tables.chips import CHIPS
@@ -178,8 +179,8 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
     for column, name in enumerate(TERMS):
         if any(rank.has(name) for rank in ranks):
             seconds = [rank.term(name, micro_batches) for rank in ranks]
-            terms[:, column] = np.choose(slowest, seconds)
-    slowest_s = np.choose(slowest, list(each))
+            terms[:, column] = picked(slowest, seconds)
+    slowest_s = picked(slowest, each)
     terms[:, TERMS.index("bubble")] = bubble_s(
         group.pipeline, slowest_s, counts @ each, micro_batches
     )
