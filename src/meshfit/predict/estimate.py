@@ -28,6 +28,7 @@ from meshfit.predict.group import LayoutGroup
 from meshfit.predict.megatron.memory import rank_memory as megatron_rank_memory
 from meshfit.predict.memory import RankMemory
 from meshfit.predict.memory import rank_memory as pytorch_rank_memory
+from meshfit.predict.pick import picked
 from meshfit.predict.rates import rates
 from meshfit.predict.schedule import Pipeline, RankShape
 from meshfit.predict.spread import is_measured, step_spread
@@ -355,13 +356,13 @@ def _fullest(group: LayoutGroup, basis: Basis) -> _Fullest:
     on_device = [_on_device(rank, basis) for rank in ranks]
     worst = np.argmax(np.stack([reserved + context for reserved, context in on_device]), axis=0)
     categories = [
-        np.choose(worst, [rank.categories[name] for rank in ranks]) for name in MEMORY_CATEGORIES
+        picked(worst, [rank.categories[name] for rank in ranks]) for name in MEMORY_CATEGORIES
     ]
     return _Fullest(
         categories=np.stack(categories, axis=1),
-        reserved=np.choose(worst, [reserved for reserved, _ in on_device]),
-        context=np.choose(worst, [context for _, context in on_device]),
-        host=np.choose(worst, [_or_zero(rank.host, len(group)) for rank in ranks]),
+        reserved=picked(worst, [reserved for reserved, _ in on_device]),
+        context=picked(worst, [context for _, context in on_device]),
+        host=picked(worst, [_or_zero(rank.host, len(group)) for rank in ranks]),
         rank=np.array([shape.rank for shape in shapes])[worst],
     )
 
