@@ -88,9 +88,17 @@ def user_catalogue_path() -> Path | None:
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named).expanduser()
-    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    path = Path(config).expanduser() / "meshfit" / "catalogue.yaml"
+    path = user_folder() / "catalogue.yaml"
     return path if path.is_file() else None
+
+
+def user_folder() -> Path:
+    """Where a person's own files lie: beside their catalogue, whether or not it exists."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser().parent
+    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(config).expanduser() / "meshfit"
 
 
 @cache

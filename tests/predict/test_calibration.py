@@ -39,3 +39,9 @@ def test_one_factor_for_all_terms_scales_the_step():
     terms = np.array([[4.0, 0.0, 2.0, 0.0, 1.0, 4.0]])
     found = calibration(compute=1.3, collectives=1.3, step_time=0.5).corrected(terms, NAMES)
     assert found == pytest.approx(0.65 * terms)
+
+
+def test_the_inverse_takes_corrections_back():
+    terms = np.array([[4.0, 1.0, 2.0, 0.5, 1.0, 4.0], [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    found = calibration(compute=0.7, collectives=3.0, step_time=1.2)
+    assert found.inverse().corrected(found.corrected(terms, NAMES), NAMES) == pytest.approx(terms)

@@ -84,6 +84,23 @@ def test_calibration_moves_time_and_its_basis():
     assert interval.high / interval.low == pytest.approx(1.1**2)
 
 
+def test_estimates_under_other_corrections_are_those_made_with_them():
+    measured = replace(
+        formula_only(cluster(), "native"),
+        compute=Correction(factor=1.5, spread=1.1),
+        collectives=Correction(factor=0.5, spread=1.1),
+        step_time=Correction(factor=1.2, spread=1.1, basis="measured_here", samples=5),
+        memory=Correction(factor=1.1, spread=1.02),
+    )
+    plain, calibrated = found(*KEYS), found(*KEYS, calibration=measured)
+    for made, expected in (
+        (plain.under(measured), calibrated),
+        (calibrated.under(formula_only(cluster(), "native")), plain),
+    ):
+        for name in ("time_terms", "step_high_s", "memory_middle_bytes", "memory_low_bytes"):
+            assert getattr(made, name) == pytest.approx(getattr(expected, name))
+
+
 def test_a_cuda_device_adds_what_the_allocator_and_the_driver_hold():
     plain = found(KEYS[0])
     memory = plain.prediction(0).memory
@@ -92,4 +109,3 @@ def test_a_cuda_device_adds_what_the_allocator_and_the_driver_hold():
     assert plain.memory_middle_bytes[0] == pytest.approx(memory.total)
     on_cpu = estimate(llama_8b(), SPEC, cluster(device_type="cpu"), layouts(KEYS[0]), NATIVE)
     assert on_cpu.prediction(0).memory.reserved is None
-

@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
-from meshfit.cli.jobs import JobPath, LayoutText
+from meshfit.cli.jobs import (
+    CalibrationFile,
+    JobPath,
+    LayoutText,
+    WithoutCalibration,
+    calibration_asked,
+)
 from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.funnel.checking import EXIT_CODES, check_document, engine_documents
@@ -14,6 +20,7 @@ from meshfit.report.check import check_view
 
 def check(
     job: JobPath,
+    *,
     layout: LayoutText = None,
     groups: Annotated[
         bool, typer.Option("--groups", help="Show the ranks and hosts of every axis's groups.")
@@ -27,16 +34,21 @@ def check(
             show_default=False,
         ),
     ] = None,
+    calibration: CalibrationFile = None,
+    no_calibration: WithoutCalibration = False,
     as_json: AsJson = False,
 ) -> None:
     """One given layout: is it legal, does it fit, with what margin? All broken rules at once."""
-    read = read_job(job, layout=layout, to_run=False)
+    asked = calibration_asked(calibration, no_calibration)
+    read = read_job(job, layout=layout, calibration=asked, to_run=False)
     if read.layout is None:
         raise InputError("no layout to check: give `layout:` in the job or --layout tp=4,pp=2")
     document = check_document(read, read.layout)
     others = [*read.other_engines, *(engine or [])]
     if others:
-        document["engines"] = engine_documents(job, layout, [read.profile.name, *others])
+        document["engines"] = engine_documents(
+            job, layout, [read.profile.name, *others], calibration=asked
+        )
     if as_json:
         print_json(document)
     else:

@@ -5,7 +5,14 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
-from meshfit.cli.jobs import JobPath, LayoutText, OutFolder
+from meshfit.cli.jobs import (
+    CalibrationFile,
+    JobPath,
+    LayoutText,
+    OutFolder,
+    WithoutCalibration,
+    calibration_asked,
+)
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
 from meshfit.funnel.fit import FitEnd
 from meshfit.job.read import read_job
@@ -13,20 +20,36 @@ from meshfit.job.read import read_job
 FAILED = 3
 
 
-def fit(job: JobPath, out: OutFolder = None, as_json: AsJson = False) -> None:
+def fit(
+    job: JobPath,
+    out: OutFolder = None,
+    calibration: CalibrationFile = None,
+    no_calibration: WithoutCalibration = False,
+    as_json: AsJson = False,
+) -> None:
     """The whole funnel: plan, really run a shortlist with loss parity, name one winner. Resumable."""
     from meshfit.funnel.fit import fit as run_fit
 
-    _conclude(run_fit(read_job(job), out=out, console=stderr), as_json)
+    read = read_job(job, calibration=calibration_asked(calibration, no_calibration))
+
+    _conclude(run_fit(read, out=out, console=stderr), as_json)
 
 
 def run(
-    job: JobPath, layout: LayoutText = None, out: OutFolder = None, as_json: AsJson = False
+    job: JobPath,
+    *,
+    layout: LayoutText = None,
+    out: OutFolder = None,
+    calibration: CalibrationFile = None,
+    no_calibration: WithoutCalibration = False,
+    as_json: AsJson = False,
 ) -> None:
     """Really run one layout (the job's, or --layout), with loss parity."""
     from meshfit.funnel.fit import run_one
 
-    _conclude(run_one(read_job(job, layout=layout), out=out, console=stderr), as_json)
+    asked = calibration_asked(calibration, no_calibration)
+    read = read_job(job, layout=layout, calibration=asked)
+    _conclude(run_one(read, out=out, console=stderr), as_json)
 
 
 def _conclude(end: FitEnd, as_json: bool) -> None:

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from meshfit.errors import InputError
+from meshfit.job.read import NO_CALIBRATION
+
 JobPath = Annotated[
     Path, typer.Argument(metavar="JOB", help="A job.yaml, or a folder that holds one.")
 ]
@@ -16,3 +19,27 @@ OutFolder = Annotated[
     Path | None,
     typer.Option("--out", help="Run folder (default: meshfit-runs/NAME-HASH, resumed if there)."),
 ]
+CalibrationFile = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="Runs to learn from, as `meshfit fit` remembers them (default: the job's file, else "
+        "calibration.jsonl beside your catalogue).",
+        show_default=False,
+    ),
+]
+WithoutCalibration = Annotated[
+    bool, typer.Option("--no-calibration", help="Predict by formulas alone; remember nothing.")
+]
+
+
+def calibration_asked(file: str | None, without: bool) -> str | None:
+    """What ``read_job`` takes of the two options.
+
+    Raises:
+        InputError: both are given.
+    """
+    if without and file is not None:
+        raise InputError("--calibration FILE and --no-calibration exclude each other; give one")
+    return NO_CALIBRATION if without else file

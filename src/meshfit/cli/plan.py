@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from meshfit.cli.jobs import JobPath, LayoutText
+from meshfit.cli.jobs import (
+    CalibrationFile,
+    JobPath,
+    LayoutText,
+    WithoutCalibration,
+    calibration_asked,
+)
 from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.funnel.checking import require_legal
@@ -45,6 +51,8 @@ def plan(
         ),
     ] = None,
     layout: LayoutText = None,
+    calibration: CalibrationFile = None,
+    no_calibration: WithoutCalibration = False,
     as_json: AsJson = False,
 ) -> None:
     """Rank every legal layout by prediction: memory, time by term, and why the rest is illegal."""
@@ -53,7 +61,8 @@ def plan(
             "--layout says which layout to --explain, or whose --timeline to write; a plan ranks all "
             "of them"
         )
-    read = read_job(job, layout=layout, to_run=False)
+    asked = calibration_asked(calibration, no_calibration)
+    read = read_job(job, layout=layout, calibration=asked, to_run=False)
     why = why_not_covered(read.model)
     space = _ranked(read, top) if why is None else _counted(read, why)
     document = space.document

@@ -111,7 +111,7 @@ def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
 
 
 def engine_documents(
-    path: Path, layout: str | None, engines: Sequence[str]
+    path: Path, layout: str | None, engines: Sequence[str], *, calibration: str | None = None
 ) -> list[dict[str, Any]]:
     """``engines[]`` of ``check --json``: what each engine makes of the job's layout.
 
@@ -123,11 +123,13 @@ def engine_documents(
         InputError: no such engine, or the job is wrong.
     """
     names = [name for engine in engines for name in (PROFILES if engine == "all" else [engine])]
-    return [_engine_row(path, layout, name) for name in dict.fromkeys(names)]
+    return [_engine_row(path, layout, name, calibration) for name in dict.fromkeys(names)]
 
 
-def _engine_row(path: Path, layout: str | None, engine: str) -> dict[str, Any]:
-    job = read_job(path, layout=layout, engine=engine, to_run=False)
+def _engine_row(
+    path: Path, layout: str | None, engine: str, calibration: str | None
+) -> dict[str, Any]:
+    job = read_job(path, layout=layout, engine=engine, calibration=calibration, to_run=False)
     assert job.layout is not None, "the job's own layout was checked before"
     document = check_document(job, job.layout)
     memory = document["memory"]

@@ -12,6 +12,7 @@ from meshfit.compare.candidate import MeasuredCandidate, measured_candidate
 from meshfit.compare.choose import Choice, choose
 from meshfit.engines.native.files import RUNNABLE_MODEL_TYPES
 from meshfit.errors import InputError, NothingFitsError
+from meshfit.funnel.calibrating import store
 from meshfit.funnel.checking import require_legal
 from meshfit.funnel.fit_document import fit_document
 from meshfit.funnel.folder import RunFolder
@@ -180,11 +181,21 @@ def _conclude(job: Job, plan: SweepPlan, end: SweepEnd, folder: RunFolder) -> Fi
         headroom_fraction=job.headroom_fraction,
     )
     document = fit_document(job, plan, end, candidates, choice)
+    document["notes"] += _remember(job, candidates, plan.plan_hash)
     write_json_atomically(folder.document, document)
     folder.page.write_text(render_page(document), encoding="utf-8")
     if choice.winner is not None:
         export_winner(job, choice.winner, folder)
     return FitEnd(document=document, folder=folder, choice=choice)
+
+
+def _remember(job: Job, candidates: Sequence[MeasuredCandidate], plan_hash: str) -> list[str]:
+    """Adds what was measured to the calibration file, for later plans; a note where that failed."""
+    try:
+        store(job, candidates, plan_hash)
+    except InputError as error:
+        return [f"What was measured is not remembered for later plans: {error}."]
+    return []
 
 
 def _measured(job: Job, plan: SweepPlan, end: SweepEnd) -> list[MeasuredCandidate]:

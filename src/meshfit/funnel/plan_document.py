@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from meshfit.funnel.calibration_document import calibration_document
 from meshfit.funnel.estimating import stand_in_note
 from meshfit.funnel.examples import message_of
 from meshfit.funnel.planning import Plan
@@ -24,7 +25,7 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
     """The best ``top`` candidates, the size of the space, and what each tier took."""
     capacity = plan.job.topology.accelerator.memory_bytes
     shown = [int(index) for index in plan.order[:top]]
-    return PlanDocument(
+    document = PlanDocument(
         schema_version=SCHEMA_VERSION,
         job=_job(plan.job),
         space=_space(plan.job, plan.generated),
@@ -44,6 +45,9 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
             for index in shown
         ],
     )
+    if (calibration := calibration_document(plan)) is not None:
+        document["calibration"] = calibration
+    return document
 
 
 def _campaign(plan: Plan, index: int) -> CampaignDocument | None:

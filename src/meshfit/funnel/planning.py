@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.errors import InputError
+from meshfit.funnel.calibrating import Learned, learn
 from meshfit.funnel.estimating import estimating_profile, modelled
 from meshfit.funnel.nothing_legal import nothing_legal
 from meshfit.job.spec import Job
@@ -27,7 +28,8 @@ class Plan:
 
     ``verdicts`` holds indices into ``VERDICTS``; ``order`` ranks candidates, the best first:
     those that fit before the tight ones before the rest, each by predicted tokens per second. The
-    first ``num_simulated`` of it are timed by simulation, and ranked among themselves.
+    first ``num_simulated`` of it are timed by simulation, and ranked among themselves. ``learned``
+    is what earlier runs have corrected.
     """
 
     job: Job
@@ -36,6 +38,7 @@ class Plan:
     verdicts: NDArray[np.int8]
     order: NDArray[np.int64]
     num_simulated: int
+    learned: Learned
     seconds_by_tier: dict[str, float]
 
     def __len__(self) -> int:
@@ -67,7 +70,8 @@ def make_plan(job: Job) -> Plan:
     generated_at = time.perf_counter()
     if not len(generated.candidates):
         raise InputError(nothing_legal(job, generated))
-    estimates, verdicts = _in_closed_form(job, generated.candidates)
+    learned = learn(job)
+    estimates, verdicts = _in_closed_form(job, generated.candidates, learned)
     order = np.lexsort((-estimates.tokens_per_s, verdicts))
     estimated_at = time.perf_counter()
     best = order[:SIMULATED_LAYOUTS]
@@ -80,6 +84,7 @@ def make_plan(job: Job) -> Plan:
         verdicts=verdicts,
         order=np.concatenate([best, order[len(best) :]]),
         num_simulated=len(best),
+        learned=learned,
         seconds_by_tier={
             "rules": generated_at - started,
             "estimate": estimated_at - generated_at,
@@ -103,20 +108,31 @@ def legal_space(job: Job) -> Generated:
 
 def estimate_candidates(job: Job, candidates: Candidates) -> tuple[Estimates, NDArray[np.int8]]:
     """Estimates of a few given layouts of a job, all of them simulated, and their verdicts."""
-    estimates, verdicts = _in_closed_form(job, candidates)
+    estimates, verdicts = _in_closed_form(job, candidates, learn(job))
     return simulated(estimates, np.arange(len(candidates))), verdicts
 
 
-def _in_closed_form(job: Job, candidates: Candidates) -> tuple[Estimates, NDArray[np.int8]]:
-    profile = estimating_profile(job.profile)
-    estimates = estimate(job.model, job.training, job.topology, candidates, profile)
-    verdicts = verdict_codes(
+def _in_closed_form(
+    job: Job, candidates: Candidates, learned: Learned
+) -> tuple[Estimates, NDArray[np.int8]]:
+    estimates = estimate(
+        job.model,
+        job.training,
+        job.topology,
+        candidates,
+        estimating_profile(job.profile),
+        calibration=learned.calibration,
+    )
+    return estimates, verdicts_of(job, estimates)
+
+
+def verdicts_of(job: Job, estimates: Estimates) -> NDArray[np.int8]:
+    return verdict_codes(
         middle_bytes=estimates.memory_middle_bytes,
         high_bytes=estimates.memory_high_bytes,
         capacity_bytes=job.topology.accelerator.memory_bytes,
         headroom_fraction=job.headroom_fraction,
     )
-    return estimates, verdicts
 
 
 def _require_one_training_engine(job: Job) -> None:

@@ -19,6 +19,7 @@ from meshfit.job.training import adapter_of, precision_of, require_run, runtime_
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec, make_layout
 from meshfit.profile import EngineProfile
+from meshfit.record.residuals import default_calibration_path
 from meshfit.units import parse_count, parse_fraction
 from meshfit.workload.config_file import is_folder
 from meshfit.workload.models import catalogue, read_model
@@ -43,8 +44,17 @@ _SCHEDULE_SPELLINGS = {
 }
 
 
+NO_CALIBRATION = "none"
+"""In place of a calibration file: formulas alone."""
+
+
 def read_job(
-    path: Path, *, layout: str | None = None, engine: str | None = None, to_run: bool = True
+    path: Path,
+    *,
+    layout: str | None = None,
+    engine: str | None = None,
+    calibration: str | None = None,
+    to_run: bool = True,
 ) -> Job:
     """The job that ``path`` describes; ``layout`` (``tp=4,pp=2``) overrides keys of its layout.
 
@@ -53,6 +63,7 @@ def read_job(
 
     Args:
         engine: goes before the file's own.
+        calibration: a file relative to the working folder, or ``none``; goes before the job's.
         to_run: the job is to be run or exported here, which the native engine alone is; False
             where it is only planned or checked.
 
@@ -85,7 +96,16 @@ def read_job(
         budget=read_budget(file.budget),
         identity=_identity(file),
         notes=tuple(notes),
+        calibration=_calibration(calibration, file.calibration, base),
     )
+
+
+def _calibration(asked: str | None, written: str | None, base: Path) -> Path | None:
+    """The file that real runs are remembered in: as asked, as written in the job, or the person's."""
+    named, folder = (asked, Path()) if asked is not None else (written, base)
+    if named is None:
+        return default_calibration_path()
+    return None if named == NO_CALIBRATION else folder / Path(named).expanduser()
 
 
 def parse_layout_text(text: str) -> dict[str, Any]:
@@ -317,10 +337,11 @@ def _given_weights(model: str, base: Path) -> Path | None:
 def _identity(file: JobFile) -> str:
     """Hash of the file's meaning (comments and order of keys left out).
 
-    Without the layout, which no sweep looks at, and without the port and the budgets, which change
-    no result: a sweep that ended at its budget goes on with a larger one.
+    Without the layout, which no sweep looks at, and without the port, the budgets and what is
+    remembered of other runs, which change no result: a sweep that ended at its budget goes on with a larger one.
     """
     document = file.model_dump(
-        mode="json", exclude={"layout": True, "budget": True, "run": {"port", "budget"}}
+        mode="json",
+        exclude={"layout": True, "budget": True, "calibration": True, "run": {"port", "budget"}},
     )
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

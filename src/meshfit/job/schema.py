@@ -184,3 +184,4 @@ class JobFile(Strict):
     search: SearchFile = SearchFile()
     run: RunFile = RunFile()
     budget: BudgetFile | None = None
+    calibration: str | None = None

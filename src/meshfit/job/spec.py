@@ -50,8 +50,9 @@ class Job:
     ``weights`` is a folder of given weights, None for random ones. ``layout`` is the one layout
     that check, run and export work on; ``baseline`` is always a row of a comparison. ``identity``
     hashes what in the file decides the result of a sweep, for the plan hash. ``budget`` is that of
-    the whole training run, None where it is not told. ``notes`` are
-    readings of the file that a person should see.
+    the whole training run, None where it is not told. ``calibration`` is the file that real runs
+    are remembered in, None where none is to be used. ``notes`` are readings of the file that a
+    person should see.
     """
 
     name: str
@@ -69,3 +70,4 @@ class Job:
     budget: BudgetSpec | None = None
     notes: tuple[str, ...] = ()
     other_engines: tuple[str, ...] = ()
+    calibration: Path | None = None

@@ -1,7 +1,7 @@
 """Corrections learned from runs, and how wide the intervals are without them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,16 @@ class Calibration:
     collectives: Correction
     step_time: Correction
     memory: Correction
+
+    def inverse(self) -> "Calibration":
+        """What takes these corrections back."""
+        return replace(
+            self,
+            **{
+                name: replace(getattr(self, name), factor=1 / getattr(self, name).factor)
+                for name in ("compute", "collectives", "step_time", "memory")
+            },
+        )
 
     def corrected(self, terms: FloatArray, names: Sequence[str]) -> FloatArray:
         """Seconds by term, [N, terms], each with its factor.

@@ -127,6 +127,19 @@ class Estimates:
             tokens_per_s=self.basis.training.tokens_per_step / step_s,
         )
 
+    def under(self, calibration: Calibration) -> "Estimates":
+        """The same with these corrections in place of its own."""
+        plain = self.basis.calibration.inverse().corrected(self.time_terms, TERMS)
+        fullest = _Fullest(
+            categories=self.memory_categories,
+            reserved=self.memory_reserved,
+            context=self.memory_context,
+            host=self.memory_host,
+            rank=self.worst_rank,
+        )
+        basis = replace(self.basis, calibration=calibration)
+        return _with_intervals(fullest, calibration.corrected(plain, TERMS), self.candidates, basis)
+
     def prediction(self, index: int) -> Prediction:
         """One row, taken apart."""
         calibration = self.basis.calibration

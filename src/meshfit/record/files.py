@@ -13,12 +13,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypeAliasType
 
 from meshfit.errors import InputError
-from meshfit.record.schema import SCHEMA_VERSION, Record, RunRequest, RunResult, SweepPlan
+from meshfit.record.schema import SCHEMA_VERSION, Record, Residual, RunRequest, RunResult, SweepPlan
 
 REQUEST_NAME = "request.json"
 RESULT_NAME = "result.json"
 
-T = TypeVar("T", RunRequest, RunResult, Record, SweepPlan)
+T = TypeVar("T", RunRequest, RunResult, Record, SweepPlan, Residual)
 
 
 def _adapter(kind: object) -> TypeAdapter[Any]:
@@ -29,7 +29,7 @@ def _adapter(kind: object) -> TypeAdapter[Any]:
 
 
 _ADAPTERS: dict[object, TypeAdapter[Any]] = {
-    kind: _adapter(kind) for kind in (RunRequest, RunResult, Record, SweepPlan)
+    kind: _adapter(kind) for kind in (RunRequest, RunResult, Record, SweepPlan, Residual)
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from meshfit.breakdown import MemoryBreakdown, Prediction
-from meshfit.cluster.topology import DeviceType
+from meshfit.cluster.topology import DeviceType, Topology
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.workload.training import TrainingSpec
 
@@ -204,3 +204,41 @@ class SweepPlan:
     parity_steps: tuple[str, ...]
     capacity_bytes: int
     document: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residual:
+    """One layout of one sweep. Bytes are those of the rank that holds most.
+
+    Attributes:
+        recorded_at: UTC, ISO 8601; meshfit: the version that predicted.
+        model_config: Hugging Face config, as read.
+        software: versions of what it ran with, by package.
+        predicted_terms: seconds of a step by term, without any correction.
+        predicted_memory_bytes, measured_memory_bytes: what the allocator holds (on CPU: live
+            tensors), without context.
+        measured_step_s: median over timed steps of all repeats, ``timed_steps`` of them.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    recorded_at: str
+    meshfit: str
+    plan_hash: str
+    model: str
+    model_config: dict[str, Any]
+    training: TrainingSpec
+    topology: Topology
+    engine: str
+    engine_version: str
+    layout: LayoutSpec
+    predicted_terms: dict[str, float]
+    predicted_memory_bytes: int
+    measured_step_s: float
+    measured_memory_bytes: int | None
+    timed_steps: int
+    software: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies it: a sweep measures a layout once."""
+        return self.plan_hash, self.layout.label

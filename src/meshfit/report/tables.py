@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshfit.report import words
+from meshfit.report.calibration import calibration_view
 from meshfit.report.documents import (
     CampaignDocument,
     CandidateDocument,
@@ -34,6 +35,7 @@ def plan_view(document: PlanDocument, *, top: int = 20) -> RenderableType:
         space_line(document["space"], document.get("seconds")),
         *(Text(note) for note in document.get("notes", ())),
         *([plan_table(shown, headroom=document.get("headroom"))] if shown else []),
+        *([calibration_view(document["calibration"])] if document.get("calibration") else []),
         rejected_table(document["space"]["rejected"], document["space"].get("examples")),
     )
 
