@@ -237,3 +237,54 @@ def test_hwloc_places_gpus_and_cards(document, shape):
 def test_what_is_no_topology_names_what_would_be(document, text):
     with pytest.raises(InputError, match=r"no topology that is known here; known: .*Slurm"):
         document(text)
+
+
+def test_an_older_model_of_topograph_says_the_same(document, shape):
+    text = (
+        "switches:\n- {name: top, switches: [a, b]}\n- {name: a, capacity_blocks: [c0]}\n"
+        "- {name: b, capacity_blocks: [c1]}\ncapacity_blocks:\n"
+        "- {name: c0, type: GB200, nvlink: d0, nodes: [n0, n1]}\n"
+        "- {name: c1, type: GB200, nvlink: d1, nodes: [n2, n3]}\n"
+    )
+    assert shape(document(text)) == [("link", 2, "switch"), ("spine", 2, "switch")]
+
+
+def test_an_nvlink_domain_over_several_leaves_swallows_their_tier(document, shape):
+    """Two domains of four racks each, whose leaves are below spines of two."""
+    blocks = "".join(
+        f"- {{switch: leaf{i}, nodes: ['n[{i}0-{i}3]'], annotations: {{accelerator.topology.x/domain: d{i // 4}}}}}\n"
+        for i in range(8)
+    )
+    spines = "".join(
+        f"  spine{i}: {{switches: [leaf{2 * i}, leaf{2 * i + 1}]}}\n" for i in range(4)
+    )
+    found = document(
+        f"switches:\n  core: {{switches: [spine0, spine1, spine2, spine3]}}\n{spines}blocks:\n{blocks}"
+    )
+    assert len(found["hosts"]) == 32
+    assert shape(found) == [("link", 16, "switch"), ("core", 2, "switch")]
+    assert any("leaf divides the domains inside it" in warning for warning in found["warnings"])
+
+
+def test_a_rack_without_nodes_is_said(document):
+    text = "switches:\n  core: {switches: [a, b]}\nblocks:\n- {switch: a, nodes: ['n[0-3]']}\n"
+    found = document(text)
+    assert len(found["hosts"]) == 4
+    assert any("switches without nodes: b" in warning for warning in found["warnings"])
+
+
+def test_a_host_without_a_label_is_where_its_domain_is(document, shape):
+    gone = "      fabric.topograph.run/tier-0: leaf1\n      fabric.topograph.run/tier-1: spine\n"
+    found = document(outputs.kubernetes_nodes(4, per_domain=2).replace(gone, "", 1))
+    assert shape(found) == [("link", 8, "switch"), ("tier1", 2, "switch")]
+    assert any(
+        "1 hosts, as node02, are in no domain of tier1" in warning for warning in found["warnings"]
+    )
+
+
+def test_a_host_in_no_domain_makes_a_level_uneven(document, shape):
+    found = document(outputs.kubernetes_nodes(3, per_domain=2))
+    assert found["accelerators"] == 12
+    assert shape(found) == [("link", 8, "switch"), ("tier1", 2, "switch")]
+    assert found["levels"][0]["sizes"] == [4, 8]
+    assert any("level link is uneven" in problem for problem in found["missing"])

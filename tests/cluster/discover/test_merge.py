@@ -101,3 +101,18 @@ def test_two_networks_are_refused(found):
 def test_a_typed_accelerator_that_sources_contradict_is_shown(document):
     found = document(outputs.nvlink_status([H100], ["25 GB/s"] * 18), accelerator="A100-SXM")
     assert any("--accelerator says A100-SXM4-80" in text for text in found["contradictions"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SwitchName=t Switches=a,b\nSwitchName=a Nodes=n[0-3]\nSwitchName=b Nodes=n[4-7]\n",
+        "BlockName=a Nodes=n[0-3]\nBlockName=b Nodes=n[4-7]\nBlockSizes=4,8\n",
+        outputs.kubernetes_nodes(8, per_domain=4),
+    ],
+)
+def test_even_levels_hold_as_many_accelerators_as_all_hosts_have(found, text):
+    tray = outputs.topo_matrix(outputs.gpus(4), lambda i, j: "NV18")
+    topology = topology_of(found(tray, text, accelerator="GB200"))
+    assert topology.num_accelerators == 32
+    assert topology.num_hosts == 8

@@ -4,6 +4,7 @@ A level needs domains of one size. Where they differ (GPUs 4 + 2 over two socket
 out or, between hosts, marked uneven; the groups themselves are in the document.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -159,37 +160,47 @@ def _pcie_rate(host: HostFacts, entry: AcceleratorEntry | None) -> float | None:
 def _between_hosts(
     found: Discovery, entry: AcceleratorEntry | None, notes: list[str]
 ) -> tuple[FoundLevel, ...]:
-    tiers = list(found.network.tiers) if found.network else []
-    if found.num_hosts == 1 and not tiers:
-        return ()
-    everyone = Tier(name="network" if not tiers else "cluster", domains={"all": found.hosts})
-    if not tiers or len(tiers[-1].domains) > 1:
-        if tiers:
-            notes.append(
-                f"what joins the {len(tiers[-1].domains)} domains of {tiers[-1].name} is not said"
-            )
-        tiers.append(everyone)
+    """Levels of the tiers that put whole domains together, up to one that holds all hosts."""
+    tiers = found.network.tiers if found.network else ()
     levels: list[FoundLevel] = []
-    inside: Mapping[str, str] = {host: host for host in found.hosts}
+    inside = {host: host for host in found.hosts}
     for tier in tiers:
-        counts = _members(tier, inside)
-        if not counts:
+        place = _place_of_domains(tier, inside, found.hosts, notes)
+        if place is None:
+            notes.append(f"{tier.name} divides the domains inside it; no level of its own")
             continue
-        inside = {host: name for name, hosts in tier.domains.items() for host in hosts}
-        is_first_link = tier.is_link and not levels
-        if set(counts) == {1} and not is_first_link:
+        counts = list(Counter(place.values()).values())
+        inside = {host: place[domain] for host, domain in inside.items()}
+        if set(counts) <= {1} and not (tier.is_link and not levels):
             continue
         if len(set(counts)) > 1:
             notes.append(
                 f"domains of {tier.name} have {min(counts)} to {max(counts)} members: uneven"
             )
         levels.append(_tier_level(tier, counts, found, entry))
+    rest = len(set(inside.values()))
+    if rest > 1:
+        if tiers:
+            notes.append(f"what joins the {rest} domains of {tiers[-1].name} is not said")
+        everyone = Tier(name="cluster" if tiers else "network", domains={"all": found.hosts})
+        levels.append(_tier_level(everyone, [rest], found, entry))
     return tuple(levels)
 
 
-def _members(tier: Tier, inside: Mapping[str, str]) -> list[int]:
-    """Domains of the tier inside that each domain of this one has."""
-    return [len({inside.get(host, host) for host in hosts}) for hosts in tier.domains.values()]
+def _place_of_domains(
+    tier: Tier, inside: Mapping[str, str], hosts: Sequence[str], notes: list[str]
+) -> dict[str, str] | None:
+    """Domain inside -> the domain of the tier that it lies in, itself where the tier names none of
+    its hosts; None where one lies in several."""
+    of_host = {host: name for name, members in tier.domains.items() for host in members}
+    outside = [host for host in hosts if host not in of_host]
+    if outside:
+        notes.append(f"{len(outside)} hosts, as {outside[0]}, are in no domain of {tier.name}")
+    place: dict[str, str] = {}
+    for host, domain in inside.items():
+        if host in of_host and place.setdefault(domain, of_host[host]) != of_host[host]:
+            return None
+    return {domain: place.get(domain, domain) for domain in dict.fromkeys(inside.values())}
 
 
 def _tier_level(
@@ -197,7 +208,7 @@ def _tier_level(
 ) -> FoundLevel:
     gpus_per_host = len(found.gpus) or None
     sizes = tuple(sorted(set(counts)))
-    size = max(sizes, key=counts.count)
+    size = max(sizes, key=lambda one: (counts.count(one), one))
     if tier.is_link:
         link = link_domains(found.node, entry) if found.node and found.node.gpus else None
         scale = gpus_per_host or 1
