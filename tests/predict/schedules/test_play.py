@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfit.predict.schedules.play import play
-from meshfit.predict.schedules.waves import FORWARD, waves_of
+from meshfit.predict.schedules.waves import BACKWARD, FORWARD, waves_of
 
 SECONDS = np.array([1.0, 2.0, 1.0, 1.0])
 """Of F, B, I and W: backward is twice the forward, its halves are equal."""
@@ -95,6 +95,15 @@ def test_a_rank_that_receives_in_its_turn_pays_for_each():
     in_turn = step_s("gpipe", 4, 1, 64, transfer=0.25, receives_late=True)
     assert hidden == pytest.approx(3 * 67 + 2 * 3 * 0.25)
     assert in_turn == pytest.approx(hidden + 2 * 63 * 0.25)
+
+
+def test_what_a_rank_does_after_an_action_delays_its_next_and_not_its_result():
+    """Two ranks, one micro-batch; rank 1 is held for 5 after its backward, rank 0 starts at once."""
+    waves = waves_of("1f1b", 2, 1, 1)
+    after = np.where((waves.kind == BACKWARD) & (waves.rank == 1), 5.0, 0.0)[:, None]
+    played = play(waves, SECONDS[waves.kind, None], np.zeros(1), after=after)
+    assert played.finish.max() == 6.0
+    assert played.released[waves.by_rank[1][-1]] == 9.0
 
 
 def test_stages_of_different_length_wait_for_the_slowest():

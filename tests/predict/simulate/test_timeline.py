@@ -128,3 +128,20 @@ def test_a_heavy_head_is_relieved_by_lighter_ends():
     lighter = unevenly(even, (8, 9, 9, 6))
     on = machine(even)
     assert play_step(lighter, on).step_s[0] < play_step(even, on).step_s[0]
+
+
+def test_scatters_at_the_end_hold_their_rank_and_not_the_gradients_it_sends():
+    """Whole gradients of every stage are scattered after its last backward (ZeRO-2 in a pipeline);
+    the stages before it go on meanwhile, so the step is longer by one rank's scatters at most."""
+    keys = {"pp": 8, "vpp": 4, "dp_shard": 4, "zero_stage": 2}
+    kept = timeline(keys)
+    scattered = max(kept.scatters[actions].sum(axis=0)[0] for actions in kept.waves.by_rank)
+    of = kept.group
+    nothing = replace(of.columns, keeps_gradients=of.columns.keeps_gradients & False)
+    unscattered = replace(kept.machine.axes.states, degree=of.columns.tp)
+    free = play_step(
+        replace(of, columns=nothing),
+        replace(kept.machine, axes=replace(kept.machine.axes, states=unscattered)),
+    )
+    assert scattered > 0
+    assert kept.ends.max() < free.ends.max() + 1.5 * scattered

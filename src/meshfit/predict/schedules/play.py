@@ -15,7 +15,7 @@ class Played:
     """Seconds from the start of the step, [actions, N], in the order of the waves.
 
     ``arrived`` is when what an action takes is there; ``released`` when the rank can go on: later
-    than ``finish`` where it waits for its send.
+    than ``finish`` where it waits for its send or has something to do after it.
     """
 
     arrived: FloatArray
@@ -30,6 +30,7 @@ def play(
     transfer: FloatArray,
     *,
     ready: FloatArray | None = None,
+    after: FloatArray | None = None,
     receives_late: bool = False,
     waits_for_sends: bool = False,
 ) -> Played:
@@ -39,6 +40,8 @@ def play(
         duration: seconds of every action, [actions, N].
         transfer: seconds from the end of an action to its result on another rank, [N].
         ready: before which an action cannot start for other reasons, [actions, N].
+        after: for which a rank is not free after an action whose result is on its way already,
+            [actions, N].
         receives_late: whether a transfer starts only when the rank that takes it has nothing else
             to do before, instead of as soon as it can be sent.
         waits_for_sends: whether a rank goes on only when what it sent has arrived.
@@ -47,9 +50,12 @@ def play(
     arrived = np.empty((count, layouts))
     start = np.empty((count, layouts))
     finish = np.zeros((count + 1, layouts))
-    released = np.zeros((count + 1, layouts)) if waits_for_sends else finish
+    held = after
+    if waits_for_sends:
+        sending = np.where(waves.sends[:, None], transfer, 0.0)
+        held = sending if after is None else after + sending
+    released = finish if held is None else np.zeros((count + 1, layouts))
     delay = np.where(waves.crosses[:, None], transfer, 0.0)
-    held = np.where(waves.sends[:, None], transfer, 0.0) if waits_for_sends else None
     for low, high in zip(waves.bounds[:-1], waves.bounds[1:], strict=True):
         wave = slice(low, high)
         sent = finish[waves.source[wave]]

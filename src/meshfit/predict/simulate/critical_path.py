@@ -18,7 +18,8 @@ class Segment:
 
     Attributes:
         what: ``F``, ``B``, ``I`` or ``W`` of a micro-batch on a stage; ``send_recv.pp``;
-            ``all_gather.dp_shard`` before a first forward; or a term of the step's end.
+            ``all_gather.dp_shard`` before a first forward, ``reduce_scatter.dp_shard`` after a last
+            backward; or a term of the step's end.
         stage, micro_batch: of an action; None of others.
     """
 
@@ -82,19 +83,14 @@ def _actions(timeline: Timeline, index: int, action: int) -> Iterator[Segment]:
     """The chain of actions and transfers that ends in ``action``, the last first."""
     waves, played = timeline.waves, timeline.played
     none, apart = len(waves), ROUNDING_S * float(timeline.step_s[index])
-    released = float(played.released[action, index])
-    rank = int(waves.rank[action])
-    yield Segment(
-        rank=rank, what="send_recv.pp", start_s=float(played.finish[action, index]), end_s=released
-    )
+    yield from _held(timeline, index, action)
     while action != none:
-        rank = int(waves.rank[action])
-        start, finish = float(played.start[action, index]), float(played.finish[action, index])
+        rank, start = int(waves.rank[action]), float(played.start[action, index])
         yield Segment(
             rank=rank,
             what=KINDS[waves.kind[action]],
             start_s=start,
-            end_s=finish,
+            end_s=float(played.finish[action, index]),
             stage=int(waves.stage[action]),
             micro_batch=int(waves.micro_batch[action]),
         )
@@ -104,10 +100,24 @@ def _actions(timeline: Timeline, index: int, action: int) -> Iterator[Segment]:
         if max(free, arrived) < start - apart:
             yield Segment(rank=rank, what="all_gather.dp_shard", start_s=0.0, end_s=start)
             return
-        action = before if free >= arrived - apart else _later(timeline, before, source, index)
-        if action != none:
-            done = float(played.finish[action, index])
-            yield Segment(rank=rank, what="send_recv.pp", start_s=done, end_s=start)
+        if free >= arrived - apart:
+            action = before
+            if action != none:
+                yield from _held(timeline, index, action)
+        else:
+            action = _later(timeline, before, source, index)
+            sent = float(played.finish[action, index])
+            yield Segment(rank=rank, what="send_recv.pp", start_s=sent, end_s=start)
+
+
+def _held(timeline: Timeline, index: int, action: int) -> Iterator[Segment]:
+    """What a rank does between an action and its next, the last first."""
+    played, rank = timeline.played, int(timeline.waves.rank[action])
+    finish = float(played.finish[action, index])
+    scattered = finish + float(timeline.scatters[action, index])
+    released = float(played.released[action, index])
+    yield Segment(rank=rank, what="send_recv.pp", start_s=scattered, end_s=released)
+    yield Segment(rank=rank, what="reduce_scatter.dp_shard", start_s=finish, end_s=scattered)
 
 
 def _later(timeline: Timeline, before: int, source: int, index: int) -> int:

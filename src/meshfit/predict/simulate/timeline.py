@@ -38,6 +38,8 @@ class Timeline:
     Attributes:
         played: when every action runs, in the order of ``waves``.
         transfer: seconds from a stage to the next on another rank, [N].
+        scatters: seconds after the last backward of each stage in which its rank scatters gradients
+            that were whole until then, [actions, N].
         stages: what each stage takes.
         tails: what each rank does after its last backward, by term.
         rank_terms: all that each rank does in the step, by term.
@@ -52,6 +54,7 @@ class Timeline:
     waves: Waves
     played: Played
     transfer: FloatArray
+    scatters: FloatArray
     stages: tuple[StageCost, ...]
     tails: tuple[Terms, ...]
     rank_terms: tuple[Terms, ...]
@@ -91,14 +94,17 @@ def play_step(group: LayoutGroup, machine: Machine) -> Timeline:
     transfer = np.zeros(len(group))
     if not machine.axes.pp.is_single:
         transfer = boundary_s(group, machine)
+    scatters = _scatters(waves, stages, group)
     played = play(
         waves,
         _durations(waves, stages, group),
         transfer,
         ready=_gathered_at(waves, stages, group) if _gathers_ahead(group) else None,
+        after=scatters,
         receives_late=not _hides_transfers(group),
         waits_for_sends=_waits_for_sends(group, machine),
     )
+    exchanged = _exchanged_s(waves, played, transfer, scatters)
     tails = _tails(group, layers, machine)
     ends = np.stack([played.released[actions[-1]] for actions in waves.by_rank])
     summed = ends + np.stack([_seconds(tail, group, after_norm=False) for tail in tails])
@@ -110,9 +116,12 @@ def play_step(group: LayoutGroup, machine: Machine) -> Timeline:
         waves=waves,
         played=played,
         transfer=transfer,
+        scatters=scatters,
         stages=stages,
         tails=tails,
-        rank_terms=_rank_terms(waves, played, transfer, stages=stages, tails=tails, group=group),
+        rank_terms=_rank_terms(
+            waves, played, exchanged=exchanged, stages=stages, tails=tails, group=group
+        ),
         ends=ends,
         norm_at=norm_at,
         step_s=done.max(axis=0),
@@ -155,20 +164,28 @@ def _gathered_at(waves: Waves, stages: tuple[StageCost, ...], group: LayoutGroup
     return ready
 
 
+def _scatters(waves: Waves, stages: tuple[StageCost, ...], group: LayoutGroup) -> FloatArray:
+    """Seconds after every action that completes a stage's last backward; the gradient of the
+    stage's input is on its way by then."""
+    held = np.zeros((len(waves), len(group)))
+    for number, stage in enumerate(stages):
+        if stage.last:
+            held[waves.is_last & (waves.stage == number)] = seconds_of(stage.last, group)
+    return held
+
+
 def _durations(waves: Waves, stages: tuple[StageCost, ...], group: LayoutGroup) -> FloatArray:
     """Seconds of every action, [actions, N]."""
-    table = np.empty((len(stages), 4, 2, len(group)))
+    table = np.empty((len(stages), 4, len(group)))
     for number, stage in enumerate(stages):
         forward, backward = seconds_of(stage.forward, group), seconds_of(stage.backward, group)
-        usual = table[number, :, 0]
-        usual[FORWARD], usual[BACKWARD] = forward, backward
-        usual[INPUT], usual[WEIGHT] = backward - stage.weight, stage.weight
-        table[number, FORWARD, 1] = forward
-        if not _gathers_ahead(group):
-            table[number, FORWARD, 1] += seconds_of(stage.first, group)
-        for kind in (BACKWARD, INPUT, WEIGHT):
-            table[number, kind, 1] = usual[kind] + seconds_of(stage.last, group)
-    return table[waves.stage, waves.kind, (waves.is_first | waves.is_last).astype(np.int64)]
+        table[number, FORWARD], table[number, BACKWARD] = forward, backward
+        table[number, INPUT], table[number, WEIGHT] = backward - stage.weight, stage.weight
+    duration = table[waves.stage, waves.kind]
+    if not _gathers_ahead(group):
+        for action in np.flatnonzero(waves.is_first):
+            duration[action] += seconds_of(stages[waves.stage[action]].first, group)
+    return duration
 
 
 def _tails(
@@ -192,16 +209,15 @@ def _seconds(tail: Terms, group: LayoutGroup, *, after_norm: bool) -> FloatArray
 def _rank_terms(
     waves: Waves,
     played: Played,
-    transfer: FloatArray,
     *,
+    exchanged: FloatArray,
     stages: tuple[StageCost, ...],
     tails: tuple[Terms, ...],
     group: LayoutGroup,
 ) -> tuple[Terms, ...]:
     """All that every rank does, by term."""
     micro_batches = int(group.columns.micro_batches[0])
-    free_at = np.vstack([played.released, np.zeros((1, len(group)))])[waves.before]
-    exchanged = _exchanged_s(waves, played, transfer, free_at)
+    free_at = _free_at(waves, played)
     ranks = []
     for rank, tail in enumerate(tails):
         terms: Terms = {"send_recv.pp": exchanged[rank]}
@@ -221,14 +237,20 @@ def _rank_terms(
     return tuple(ranks)
 
 
+def _free_at(waves: Waves, played: Played) -> FloatArray:
+    """When the rank of every action has nothing else to do, [actions, N]."""
+    nothing = np.zeros((1, played.start.shape[1]))
+    return np.vstack([played.released, nothing])[waves.before]
+
+
 def _exchanged_s(
-    waves: Waves, played: Played, transfer: FloatArray, free_at: FloatArray
+    waves: Waves, played: Played, transfer: FloatArray, scatters: FloatArray
 ) -> FloatArray:
     """Seconds that each rank waits for transfers, [ranks, N]: for its sends where it waits for
     them, and before an action as long as the transfer that the action needs is under way."""
     if not np.any(transfer > 0):
         return np.zeros((len(waves.by_rank), len(transfer)))
     under_way = np.where(waves.crosses[:, None], transfer, 0.0)
-    waited = np.clip(played.arrived - free_at, 0.0, under_way)
-    waited += played.released - played.finish
+    waited = np.clip(played.arrived - _free_at(waves, played), 0.0, under_way)
+    waited += played.released - played.finish - scatters
     return np.stack([waited[actions].sum(axis=0) for actions in waves.by_rank])

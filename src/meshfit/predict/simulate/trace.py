@@ -30,6 +30,7 @@ def chrome_trace(timeline: Timeline, index: int) -> dict[str, Any]:
         *_names(timeline),
         *_actions(timeline, index),
         *_layers(timeline, index),
+        *_scatters(timeline, index),
         *_sends(timeline, index),
         *_endings(timeline, index),
     ]
@@ -104,6 +105,16 @@ def _layers(timeline: Timeline, index: int) -> Iterator[Event]:
         offset = float(played.finish[action, index]) - passed - float(streams.reduce_wait[index])
         for name, spans in (("all_gather", streams.gathers), ("reduce_scatter", streams.reduces)):
             yield from _spans(int(waves.rank[action]), name, spans, offset, index)
+
+
+def _scatters(timeline: Timeline, index: int) -> Iterator[Event]:
+    """Scatters of gradients that were whole until a stage's last backward."""
+    waves, finish = timeline.waves, timeline.played.finish
+    for action in np.flatnonzero(timeline.scatters[:, index] > 0):
+        start = float(finish[action, index])
+        end = start + float(timeline.scatters[action, index])
+        name = f"reduce_scatter of stage {int(waves.stage[action])}"
+        yield _event(int(waves.rank[action]), SHARDING, name, start, end)
 
 
 def _spans(rank: int, name: str, spans: list[Span], offset: float, index: int) -> Iterator[Event]:
