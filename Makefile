@@ -36,6 +36,8 @@ accuracy: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/tier1.py
+	$(BIN)/python benchmarks/tier2.py
+	$(BIN)/python benchmarks/space.py
 
 # torch goes in through constraints.txt, before anything that would pull a CUDA build of its own.
 $(READY): pyproject.toml constraints.txt
