@@ -30,8 +30,6 @@ class MegatronOptions:
             layers of a stage one by one.
         global_buffers: whether gathered inputs and attention scores of Megatron-Core's own layers
             are written to buffers that stay (``GlobalMemoryBuffer``, since 2022).
-        loss_clones_logits: whether the plain loss works on a copy of its fp32 logits (BigScience's
-            fork; its pull request 155), not on them.
         loss_kernel: the fused loss: ``native`` (compiled PyTorch) or ``te``.
         gradient_bytes: of one gradient in the buffer; None: 4 under bf16, the compute type's else.
         micro_batch_group: micro-batches that go through one virtual stage in a row; None: pp.
@@ -55,7 +53,6 @@ class MegatronOptions:
     recompute_modules: tuple[str, ...] = ("core_attn",)
     recompute_uniform: bool = True
     global_buffers: bool = True
-    loss_clones_logits: bool = False
     loss_kernel: Literal["native", "te"] = "native"
     gradient_bytes: int | None = None
     micro_batch_group: int | None = None

@@ -117,8 +117,8 @@ def _predict_together(members: Sequence[tuple[int, RowJob]]) -> Mapping[int, Row
 def _row_prediction(job: RowJob, estimates: Estimates, position: int) -> RowPrediction:
     prediction = estimates.prediction(position)
     memory = prediction.memory
-    if job.memory_of != "fullest":
-        memory = estimates.ranks(position)[0 if job.memory_of == "first" else -1]
+    if job.memory_of == "last":
+        memory = estimates.ranks(position)[-1]
     return RowPrediction(row=job.row, job=job, prediction=prediction, memory=memory)
 
 

@@ -37,7 +37,7 @@ MEGATRON_DEEPSPEED = replace(
     sequence_parallel=False,
     overlap_fraction=0.0,
     scatters_pipeline_exchange=False,
-    megatron=replace(MEGATRON_LM.megatron, gradient_bytes=4, loss_clones_logits=True),
+    megatron=replace(MEGATRON_LM.megatron, gradient_bytes=4),
     context_bytes=1271 * 2**20 + 5 * 500_000_000,
 )
 """BigScience's and Microsoft's fork: Megatron's layers under DeepSpeed's engine (ZeRO, pipeline).

@@ -16,7 +16,7 @@ class RowJob:
     """One row as a job.
 
     Attributes:
-        memory_of: the rank whose memory was printed: the fullest, the first or the last global one.
+        memory_of: the rank whose memory was printed: the fullest, or the last global one.
         assumed: what the source does not state -> what was taken instead, and whose default it is.
     """
 
@@ -26,5 +26,5 @@ class RowJob:
     layout: LayoutSpec
     profile: EngineProfile
     topology: Topology
-    memory_of: Literal["fullest", "first", "last"] = "fullest"
+    memory_of: Literal["fullest", "last"] = "fullest"
     assumed: tuple[str, ...] = ()

@@ -31,8 +31,7 @@ def loss_bytes(rank: MegatronRank) -> LossBytes:
     entries = group.columns.tokens * rank.vocabulary
     labels = group.columns.tokens * LABEL_BYTES
     options = group.profile.megatron
-    plain = "cloned" if options.loss_clones_logits else "plain"
-    kernel = options.loss_kernel if group.training.runtime.loss == "fused" else plain
+    kernel = options.loss_kernel if group.training.runtime.loss == "fused" else "plain"
     forward, backward = bytes_per_logit(kernel, element)
     deferred = _deferred(rank, entries)
     mtp_heads = group.model.mtp.depth if group.model.mtp else 0
@@ -50,12 +49,12 @@ def bytes_per_logit(kernel: str, element: int) -> tuple[int, int]:
 
     ``plain`` (``VocabParallelCrossEntropy``): an fp32 copy beside the logits, worked on in place,
     then the gradient in the logits' type. ``native`` compiles the same steps, which makes one more
-    fp32 copy, as ``cloned`` does; ``te`` writes the gradient over the logits.
+    fp32 copy; ``te`` writes the gradient over the logits.
     """
     if kernel == "te":
         return element, element
     copy = 0 if element == FP32_BYTES else FP32_BYTES
-    more = FP32_BYTES if kernel in ("native", "cloned") else 0
+    more = FP32_BYTES if kernel == "native" else 0
     return element + copy + more, element + copy
 
 

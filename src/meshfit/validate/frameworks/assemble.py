@@ -39,7 +39,7 @@ class Conventions:
     runtime: RuntimeSpec = field(default_factory=RuntimeSpec)
     pure_bf16: bool = False
     adapter_rank: int = 8
-    memory_of: Literal["fullest", "first", "last"] = "fullest"
+    memory_of: Literal["fullest", "last"] = "fullest"
     gradient_bytes: int | None = None
 
 

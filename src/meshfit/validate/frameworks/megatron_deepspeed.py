@@ -1,7 +1,6 @@
 """Megatron's layers under DeepSpeed's engine: BigScience, MT-NLG.
 
-fp16 gradients are kept in 16 bits. Memory was polled with nvidia-smi; taken as that of the node on
-which the job was started, which holds the first pipeline stage (ranks are ordered pipe, data, model).
+fp16 gradients are kept in 16 bits.
 """
 
 from dataclasses import replace
@@ -35,7 +34,6 @@ def read(row: TruthRow) -> RowJob:
 _CONVENTIONS = Conventions(
     profile=MEGATRON_DEEPSPEED,
     gradient_bytes=2,
-    memory_of="first",
     runtime=RuntimeSpec(
         attention_dropout=0.1, hidden_dropout=0.1, fused_gradient_accumulation=False
     ),
