@@ -5,7 +5,7 @@ between neighbours): with ranks filling domains in order, these say how many mem
 of each level. Each level then carries one leg of the collective.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Literal, Protocol
 
@@ -66,6 +66,19 @@ def place(topology: Topology, degree: IntArray, stride: IntArray) -> AxisGroup:
         met_before = np.asarray(met, dtype=np.float64)
     depths = tuple(np.log2(here) for here in members)
     return AxisGroup(degree=degree, members=tuple(members), depths=depths)
+
+
+def contended(topology: Topology, factor: float) -> Topology:
+    """The topology with ``1 / factor`` of its bandwidth left between hosts, where others use it too."""
+    if factor == 1.0:
+        return topology
+    levels = tuple(
+        replace(level, bandwidth_bytes_per_s=level.bandwidth_bytes_per_s / factor)
+        if size > topology.gpus_per_host
+        else level
+        for level, size in zip(topology.levels, topology.domain_sizes(), strict=True)
+    )
+    return replace(topology, levels=levels)
 
 
 class MeasuredCurves(Protocol):

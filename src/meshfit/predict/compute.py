@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.columns import step_columns
+from meshfit.predict.documents import document_length, mixing_flops_per_token
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.passes import (
     LOSS_BYTES,
@@ -44,7 +45,7 @@ class PartTime:
     Attributes:
         weight: what of ``backward`` only makes gradients of weights: zero-bubble schedules put it
             off, and collectives hide under it.
-        mixing: what of ``forward`` is attention without its projections.
+        mixing, mixing_backward: what of both passes is attention without its projections.
         matmuls: what of ``forward`` is matmuls with weights.
         last: what of it makes the layer's output, which backward does not read.
     """
@@ -53,6 +54,7 @@ class PartTime:
     backward: FloatArray
     weight: FloatArray
     mixing: FloatArray
+    mixing_backward: FloatArray
     matmuls: FloatArray
     last: FloatArray
 
@@ -117,6 +119,7 @@ def _layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
         backward=_issued(device_backward, group, rate),
         weight=weights,
         mixing=mixing_forward,
+        mixing_backward=mixing_backward,
         matmuls=forward,
         last=_last_matmul_s(work, group, rate),
     )
@@ -230,11 +233,12 @@ def softmax_s(
     mixing: SoftmaxMixing, group: LayoutGroup, rate: Rates
 ) -> tuple[FloatArray, FloatArray]:
     """Seconds of scores and weighted sum, forward and backward; tp cuts the heads, cp the queries."""
-    columns, length = group.columns, group.training.sequence_length
-    flops = columns.tokens * attention_flops(mixing.block, [length]) / length / columns.tp
+    columns = group.columns
+    flops = columns.tokens * mixing_flops_per_token(mixing.block, group.training) / columns.tp
     if kernel_of(group) == "unfused":
         return _unfused_s(mixing, group, rate)
-    sequences = group.candidates.micro_batch_size * mixing.num_heads / columns.tp
+    length = document_length(group.training)
+    sequences = columns.tokens * columns.cp / length * mixing.num_heads / columns.tp
     reach = np.asarray(length / columns.cp, dtype=np.float64)
     forward = rate.attention_rate(sequences, reach, mixing.head_dim, kernel_of(group))
     backward = forward * rate.attention_backward_share
@@ -309,6 +313,7 @@ def _head_time(group: LayoutGroup, rate: Rates) -> PartTime:
         backward=inputs + weights + logits * other_way / rate.memory_bytes_per_s,
         weight=weights,
         mixing=np.zeros(len(group)),
+        mixing_backward=np.zeros(len(group)),
         matmuls=forward,
         last=forward,
     )

@@ -19,7 +19,7 @@ from meshfit.mesh.candidates import SCHEDULES, Candidates
 from meshfit.mesh.spec import LayoutSpec, even_stages
 from meshfit.predict.activations import autocast, cast
 from meshfit.predict.calibration import Calibration, formula_only
-from meshfit.predict.collectives import CollectiveCosts, MeasuredCurves
+from meshfit.predict.collectives import CollectiveCosts, MeasuredCurves, contended
 from meshfit.predict.columns import step_columns
 from meshfit.predict.constants import TimeConstants, shipped_constants
 from meshfit.predict.coverage import require_covered
@@ -264,7 +264,7 @@ def groups_with_machines(
         kernels=basis.profile.kernels,
     )
     costs = CollectiveCosts(
-        topology=topology,
+        topology=contended(topology, training.assume.contention),
         curves=basis.curves,
         constants=basis.constants,
     )

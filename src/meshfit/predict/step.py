@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.mesh.candidates import CP_METHODS
+from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE
 from meshfit.predict.collectives import AxisGroup, CollectiveCosts
 from meshfit.predict.columns import strides
 from meshfit.predict.compute import (
@@ -45,6 +45,7 @@ from meshfit.predict.pick import picked
 from meshfit.predict.recompute import recomputed_s, recomputed_share
 from meshfit.predict.schedule import RankShape, bubble_s
 from meshfit.predict.tables.chips import CHIPS
+from meshfit.predict.waiting import documents_s, has_unequal_documents, straggling_s
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.model import LayerSpec
 
@@ -184,8 +185,41 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
     terms[:, TERMS.index("bubble")] = bubble_s(
         group.pipeline, slowest_s, counts @ each, micro_batches
     )
-    terms[:, TERMS.index("other")] += terms.sum(axis=1) * straggling_share(group, machine)
+    terms[:, TERMS.index("other")] += waiting_s(terms, group, machine)
     return terms
+
+
+def waiting_s(terms: FloatArray, group: LayoutGroup, machine: Machine) -> FloatArray:
+    """Seconds of a step that all ranks wait for the slowest, given its other terms."""
+    computed = [TERMS.index(name) for name in ("compute", "recompute", "optimizer", "bubble")]
+    waited = straggling_s(
+        terms.sum(axis=1),
+        terms[:, computed].sum(axis=1),
+        straggling_share(group, machine),
+        group.training,
+    )
+    if has_unequal_documents(group.training):
+        attention_s = _attention_s(group, machine)
+        waited = waited + documents_s(
+            attention_s, group.columns, group.pipeline.vpp, group.training
+        )
+    return waited
+
+
+def _attention_s(group: LayoutGroup, machine: Machine) -> FloatArray:
+    """Seconds of attention without its projections in one micro-batch, on the pipeline rank that
+    has most of it; where layers are recomputed, what is run again too."""
+    again = recomputed_share(group)
+    again = again + (group.candidates.recompute == RECOMPUTE.index("selective"))
+    each = {}
+    for kind in {kind for shape, _ in group.pipeline.distinct_ranks for kind, _ in _layers(shape)}:
+        time = layer_time(kind, group, machine.rates)
+        each[kind] = (1 + again) * time.mixing + time.mixing_backward
+    ranks = [
+        sum((count * each[kind] for kind, count in _layers(shape)), start=np.zeros(len(group)))
+        for shape, _ in group.pipeline.distinct_ranks
+    ]
+    return np.asarray(np.max(ranks, axis=0))
 
 
 def straggling_share(group: LayoutGroup, machine: Machine) -> FloatArray:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from meshfit.workload.documents import DocumentSpec, useful_share
+
 PrecisionName = Literal["fp32", "bf16_mixed", "fp16_mixed", "fp8_mixed", "bf16"]
 MatmulType = Literal["fp32", "bf16", "fp16", "fp8"]
 Fp8Recipe = Literal["delayed", "tensorwise", "rowwise", "blockwise", "mxfp8"]
@@ -132,11 +134,27 @@ class DataSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AssumptionSpec:
+    """What no one can know before a run, as a person assumes it; None: as predictions have it.
+
+    Attributes:
+        straggler: how many times as long the slowest rank computes as the others.
+        contention: how many times as long collectives between hosts take because others use the
+            network too.
+        length_imbalance: attention of the rank with the longest documents over the mean.
+    """
+
+    straggler: float | None = None
+    contention: float = 1.0
+    length_imbalance: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingSpec:
     """The workload of one optimizer step, independent of any layout.
 
     ``global_batch_size`` counts sequences; ``max_grad_norm`` None means no clipping. ``adapter``
-    None trains every weight.
+    None trains every weight. ``documents`` None: every sequence is one whole document.
     """
 
     sequence_length: int
@@ -149,7 +167,14 @@ class TrainingSpec:
     data: DataSpec = field(default_factory=DataSpec)
     adapter: AdapterSpec | None = None
     runtime: RuntimeSpec = field(default_factory=RuntimeSpec)
+    documents: DocumentSpec | None = None
+    assume: AssumptionSpec = field(default_factory=AssumptionSpec)
 
     @property
     def tokens_per_step(self) -> int:
         return self.sequence_length * self.global_batch_size
+
+    @property
+    def useful_tokens_per_step(self) -> float:
+        """Without what only pads."""
+        return self.tokens_per_step * useful_share(self.documents, self.sequence_length)

@@ -20,7 +20,7 @@ from meshfit.predict.step import (
     boundary_s,
     layer_cost,
     rank_compute,
-    straggling_share,
+    waiting_s,
 )
 from meshfit.workload.model import LayerSpec
 
@@ -77,7 +77,7 @@ class Timeline:
         busiest = np.argmax(self.busy_s, axis=0)
         terms = by_rank[busiest, :, np.arange(len(self.group))]
         terms[:, TERMS.index("bubble")] = np.maximum(0.0, self.step_s - terms.sum(axis=1))
-        terms[:, TERMS.index("other")] = self.step_s * straggling_share(self.group, self.machine)
+        terms[:, TERMS.index("other")] += waiting_s(terms, self.group, self.machine)
         return np.asarray(terms)
 
 
