@@ -1,0 +1,76 @@
+"""``meshfit dryrun`` from a job file to its document."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from meshfit.breakdown import MEMORY_CATEGORIES
+from meshfit.errors import InputError
+from meshfit.funnel.dry_run import dry_run_document
+from meshfit.job.read import read_job
+from meshfit.report.dry_run import dry_run_view
+from tests.run.layouts import CONFIGS
+
+JOB = """
+schema_version: 1
+model: model
+workload: {kind: training, sequence_length: 64, global_batch: 16 sequences, precision: bf16_mixed}
+cluster: 2x8 H100-SXM
+layout: {pp: 2, dp_shard: 4, tp: 2, micro_batch_size: 1}
+"""
+
+
+@pytest.fixture
+def job_path(tmp_path: Path) -> Path:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(CONFIGS["llama"]))
+    (tmp_path / "job.yaml").write_text(JOB)
+    return tmp_path / "job.yaml"
+
+
+def test_a_rank_outside_of_the_world_is_refused(job_path: Path) -> None:
+    job = read_job(job_path)
+    with pytest.raises(InputError, match=r"rank 16 is none of the 16 ranks .* use 0 to 15"):
+        dry_run_document(job, job.layout, rank=16)
+
+
+def test_an_illegal_layout_is_refused_before_anything_is_run(job_path: Path) -> None:
+    job = read_job(job_path, layout="tp=3")
+    with pytest.raises(InputError, match="is not legal"):
+        dry_run_document(job, job.layout)
+
+
+@pytest.mark.dist
+def test_what_the_runner_refuses_is_refused_in_its_words(job_path: Path) -> None:
+    job = read_job(job_path, layout="pp=1,cp=2")
+    with pytest.raises(InputError, match="context parallelism"):
+        dry_run_document(job, job.layout)
+
+
+@pytest.mark.dist
+def test_the_command_prints_memory_collectives_flops_and_operators(job_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "meshfit.cli.main", "dryrun", str(job_path), "--json", "--rank=15"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    memory = document["memory"]
+    assert memory["allocated"] == sum(memory[name] for name in MEMORY_CATEGORIES) > 0
+    assert memory["reserved"] == memory["allocators"]["default"]["reserved"]
+    for use in memory["allocators"].values():
+        assert use["reserved"] >= use["allocated"] >= memory["allocated"]
+    assert document["coordinates"] == {"pp": 1, "dp_replicate": 0, "dp_shard": 3, "cp": 0, "tp": 1}
+    assert {one["axis"] for one in document["collectives"]} == {"pp", "dp_shard", "tp", "world"}
+    assert sum(row["count"] for row in document["collectives_summed"]) == len(
+        document["collectives"]
+    )
+    assert document["flops"]["total"] == document["flops"]["model"] > 0
+    assert document["operators"] and document["left_out"]
+    assert dry_run_view(document) is not None
