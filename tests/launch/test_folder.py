@@ -19,10 +19,11 @@ def test_what_earlier_attempts_left_is_kept_beside_and_never_mixed(tmp_path: Pat
 
 def test_rank_files_are_found_by_rank_in_torchruns_log_folders(tmp_path: Path) -> None:
     files = start_empty(tmp_path / "run")
-    for rank in (0, 11):
-        folder = files.logs / "none_abc123" / "attempt_0" / str(rank)
+    for first_rank, local_rank in ((0, 0), (8, 3)):
+        logs = files.host_logs(first_rank)
+        folder = logs / "none_abc123" / "attempt_0" / str(local_rank)
         folder.mkdir(parents=True)
-        (folder / "stderr.log").write_text(f"rank {rank}")
+        (folder / "stderr.log").write_text(f"rank {first_rank + local_rank}")
     found = files.rank_files("stderr.log")
     assert {rank: path.read_text() for rank, path in found.items()} == {
         0: "rank 0",

@@ -71,7 +71,7 @@ def gather(
 ) -> Evidence:
     """Reads what the launch in ``folder`` left."""
     stderr = {rank: read_text(path) for rank, path in folder.rank_files("stderr.log").items()}
-    torchrun_stderr = read_text(folder.torchrun_err)
+    torchrun_stderr = "\n".join(read_text(path) for path in folder.torchrun_errors())
     result, result_problem = _read_result(folder)
     return Evidence(
         num_ranks=num_ranks,

@@ -5,8 +5,8 @@
     FOLDER/
     ├── request.json       what was asked (written first)
     ├── processes.json     who runs; there only while something may be running
-    ├── torchrun.out, .err
-    ├── logs/RUN/attempt_0/RANK/{stdout.log,stderr.log,error.json}
+    ├── torchrun.out, .err       of the first host; torchrun-N.out, .err of the others
+    ├── logs/from-rank-N/RUN/attempt_0/LOCAL_RANK/{stdout.log,stderr.log,error.json}
     ├── heartbeats/rank-N.json
     ├── result.json        what the worker found
     └── outcome.json       how it ended (written last)
@@ -18,6 +18,7 @@ from pathlib import Path
 from meshfit.record.files import REQUEST_NAME, RESULT_NAME
 
 PROCESSES_NAME = "processes.json"
+_HOST_LOGS = "from-rank-"
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,18 @@ class LaunchFolder:
     def processes(self) -> Path:
         return self.root / PROCESSES_NAME
 
-    @property
-    def torchrun_out(self) -> Path:
-        return self.root / "torchrun.out"
+    def torchrun_streams(self, host: int) -> tuple[Path, Path]:
+        """Where torchrun's own output goes on the host of this index: stdout and stderr."""
+        name = f"torchrun-{host}" if host else "torchrun"
+        return self.root / f"{name}.out", self.root / f"{name}.err"
 
-    @property
-    def torchrun_err(self) -> Path:
-        return self.root / "torchrun.err"
+    def torchrun_errors(self) -> list[Path]:
+        """Every torchrun's stderr, the first host's first."""
+        return [self.root / "torchrun.err", *sorted(self.root.glob("torchrun-*.err"))]
 
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
+    def host_logs(self, first_rank: int) -> Path:
+        """Folder of the logs of a host's ranks, the first of which is ``first_rank``."""
+        return self.root / "logs" / f"{_HOST_LOGS}{first_rank}"
 
     @property
     def result(self) -> Path:
@@ -55,9 +57,13 @@ class LaunchFolder:
         return self.root / "outcome.json"
 
     def rank_files(self, name: str) -> dict[int, Path]:
-        """Rank -> its log file ``name``, for the ranks that have one (one host: local rank)."""
-        paths = self.logs.glob(f"*/attempt_*/*/{name}")
-        return {int(path.parent.name): path for path in sorted(paths)}
+        """Rank -> its log file ``name``, for the ranks that have one."""
+        found = {}
+        for logs in sorted((self.root / "logs").glob(f"{_HOST_LOGS}*")):
+            first_rank = int(logs.name.removeprefix(_HOST_LOGS))
+            for path in sorted(logs.glob(f"*/attempt_*/*/{name}")):
+                found[first_rank + int(path.parent.name)] = path
+        return found
 
 
 def start_empty(root: Path) -> LaunchFolder:

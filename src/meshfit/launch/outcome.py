@@ -34,7 +34,7 @@ _OUT_OF_MEMORY = re.compile(
     r"|cannot allocate memory",
     re.IGNORECASE,
 )
-_NOT_STARTED = re.compile(r"ModuleNotFoundError|ImportError|No module named")
+_NOT_STARTED = re.compile(r"^PlacementError: |ModuleNotFoundError|ImportError|No module named")
 _INVALID = re.compile(r"^InputError: ")
 
 

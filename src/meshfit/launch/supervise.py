@@ -1,21 +1,20 @@
 """Running one candidate: start torchrun, watch it, end it, say how it ended."""
 
-import os
 import signal
 import socket
-import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from meshfit.launch.agent import agent_command
+from meshfit.launch.agents import Agents, start_agents
 from meshfit.launch.evidence import Evidence, Stop, count_oom_kills, gather
 from meshfit.launch.folder import LaunchFolder, start_empty
+from meshfit.launch.hosts import LaunchHost, seats
 from meshfit.launch.orphans import end_orphans
 from meshfit.launch.outcome import classify
 from meshfit.launch.processes import LaunchProcesses, end, running, write_processes
@@ -52,6 +51,7 @@ def launch(
     on_progress: OnProgress | None = None,
     module: str = "meshfit.run.worker",
     port: int | None = None,
+    hosts: Sequence[LaunchHost] = (),
 ) -> LaunchOutcome:
     """Runs ``request`` under its own torchrun and returns when no process of it is left.
 
@@ -64,7 +64,8 @@ def launch(
         hang_s: how long no rank may make any progress, once all have met.
         on_progress: called a few times a second with each rank's last heartbeat.
         module: run by every rank as ``python -m MODULE REQUEST_FILE FOLDER``.
-        port: where ranks meet on this host; None takes a free one.
+        port: where ranks meet on the first host; None takes a free one.
+        hosts: that ranks fill in order; none: this machine.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, after the processes have ended and ``folder`` says so.
@@ -74,20 +75,20 @@ def launch(
     files = start_empty(folder)
     write_request(files.request, request)
     num_ranks = request.layout.world_size
-    if port is not None and (problem := port_problem(port)):
+    if port is not None and not hosts and (problem := port_problem(port)):
         return _close(files, _not_started(problem))
     started_s, oom_kills = time.monotonic(), count_oom_kills()
-    process, processes = _start(request, files, module, port)
+    agents, processes = _start(request, files, module, port, hosts)
     try:
         stop, stop_after_s = _watch(
-            process, files, num_ranks, deadline_s=deadline_s, hang_s=hang_s, on_progress=on_progress
+            agents, files, num_ranks, deadline_s=deadline_s, hang_s=hang_s, on_progress=on_progress
         )
         if stop == "hang":
             _ask_for_stacks(files, processes)
         evidence = gather(
             files,
             num_ranks=num_ranks,
-            exit_code=process.returncode,
+            exit_code=agents.exit_code,
             stop=stop,
             stop_after_s=stop_after_s,
             oom_kills=_difference(count_oom_kills(), oom_kills),
@@ -97,36 +98,30 @@ def launch(
         raise
     finally:
         end(processes, grace_s=_GRACE_S)
-        process.wait()
+        agents.wait()
         files.processes.unlink(missing_ok=True)
     return _close(files, _judged(evidence, time.monotonic() - started_s))
 
 
 def _start(
-    request: RunRequest, files: LaunchFolder, module: str, port: int | None
-) -> tuple["subprocess.Popen[bytes]", LaunchProcesses]:
-    """Starts the agent in a session of its own, so that Ctrl-C reaches only the supervisor."""
+    request: RunRequest,
+    files: LaunchFolder,
+    module: str,
+    port: int | None,
+    hosts: Sequence[LaunchHost],
+) -> tuple[Agents, LaunchProcesses]:
     name = uuid.uuid4().hex
-    command = agent_command(
-        parent_pid=os.getpid(),
-        num_ranks=request.layout.world_size,
-        endpoint=f"localhost:{port or 0}",
-        log_dir=str(files.logs),
+    agents = start_agents(
+        seats(hosts, request.layout.world_size),
+        files,
+        name=name,
         module=module,
-        arguments=[str(files.request), str(files.root)],
+        port=port,
+        environment=_environment(request, name),
     )
-    with files.torchrun_out.open("wb") as out, files.torchrun_err.open("wb") as err:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=os.environ | _environment(request, name),
-            start_new_session=True,
-        )
-    processes = LaunchProcesses.of_leader(process.pid, name)
+    processes = LaunchProcesses.of_leader(agents.leader_pid, name)
     write_processes(files.processes, processes)
-    return process, processes
+    return agents, processes
 
 
 def _environment(request: RunRequest, name: str) -> dict[str, str]:
@@ -135,7 +130,7 @@ def _environment(request: RunRequest, name: str) -> dict[str, str]:
 
 
 def _watch(
-    process: "subprocess.Popen[bytes]",
+    agents: Agents,
     files: LaunchFolder,
     num_ranks: int,
     *,
@@ -147,8 +142,7 @@ def _watch(
     started_s = time.monotonic()
     watch = ProgressWatch(num_ranks=num_ranks, hang_s=hang_s, now_s=started_s)
     while True:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_POLL_S)
+        if agents.have_ended(_POLL_S):
             return None, 0.0
         heartbeats = read_heartbeats(files.root)
         if on_progress:

@@ -45,6 +45,8 @@ class RunRequest:
         track_memory: run one more step under the tensor tracker after the timed ones.
         collective_timeout_s: how long one collective may wait.
         topology: where it runs, as ``topo --json`` says.
+        hosts: name of the host that each rank must find itself on, by rank; empty where any will
+            do.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -67,6 +69,7 @@ class RunRequest:
     collective_timeout_s: float = 300.0
     compile: bool = False
     topology: dict[str, Any] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()
     prediction: Prediction | None = None
 
 

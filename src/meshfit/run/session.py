@@ -19,6 +19,7 @@ from meshfit.run.faults import fault_at
 from meshfit.run.gradients import compare_gradients, has_gradients, save_gradients
 from meshfit.run.mesh import build_mesh
 from meshfit.run.parallelize import RankModel, build_rank_model, compute_dtype
+from meshfit.run.placement import require_placement
 from meshfit.run.ranks import Rank, gather, join
 from meshfit.run.report import report_of_rank
 from meshfit.run.trainer import Trainer
@@ -56,6 +57,7 @@ class Session:
         torch.set_num_threads(request.threads_per_rank)
         self._heartbeat.beat("init", waiting=True)
         with join(request.device_type, request.collective_timeout_s) as rank:
+            require_placement(request.hosts)
             self._phases.end("init")
             result = (
                 self._write_weights(rank) if request.purpose == "weights" else self._train(rank)
