@@ -32,7 +32,7 @@ def fit(
 
     read = read_job(job, calibration=calibration_asked(calibration, no_calibration))
 
-    _conclude(run_fit(read, out=out, console=stderr), as_json)
+    conclude(run_fit(read, out=out, console=stderr), as_json)
 
 
 def run(
@@ -49,10 +49,11 @@ def run(
 
     asked = calibration_asked(calibration, no_calibration)
     read = read_job(job, layout=layout, calibration=asked)
-    _conclude(run_one(read, out=out, console=stderr), as_json)
+    conclude(run_one(read, out=out, console=stderr), as_json)
 
 
-def _conclude(end: FitEnd, as_json: bool) -> None:
+def conclude(end: FitEnd, as_json: bool) -> None:
+    """Print how a sweep ended; the command fails where nothing won."""
     if as_json:
         print_json(end.document)
     else:

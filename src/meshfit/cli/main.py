@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from meshfit import __version__
-from meshfit.cli import check, dryrun, export, fit, init, model, plan, report, topo, validate
+from meshfit.cli import check, dryrun, export, fit, init, lab, model, plan, report, topo, validate
 from meshfit.cli.output import stderr
 from meshfit.errors import MeshfitError, RunError
 
@@ -34,6 +34,7 @@ app.command()(report.report)
 app.command()(export.export)
 app.command()(init.init)
 app.add_typer(validate.app, name="validate")
+app.add_typer(lab.app, name="lab")
 
 
 @app.callback(invoke_without_command=True)

@@ -8,6 +8,7 @@ from typing import Any
 from meshfit.cluster.catalog import accelerator
 from meshfit.cluster.here import this_machine
 from meshfit.cluster.hostlist import expand_hosts
+from meshfit.cluster.lab import lab_topology, read_lab_block, require_lab_up
 from meshfit.cluster.schema import ClusterFile, HereBlock, HereFile, LevelFile, Quantity, Sourced
 from meshfit.cluster.shorthand import EXAMPLE, LATENCY_S, is_shorthand, read_shorthand
 from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
@@ -21,7 +22,8 @@ MOST_ACCELERATORS = 2**20
 
 
 def read_topology(value: str | Mapping[str, Any], base: Path) -> Topology:
-    """The topology of ``here``, a shorthand, a cluster.yaml (relative to ``base``) or its content.
+    """The topology of ``here``, of ``lab`` (the one that is up), of a shorthand, of a cluster.yaml
+    (relative to ``base``) or of its content.
 
     Raises:
         InputError: none of these, anything wrong in it, or more than ``MOST_ACCELERATORS``.
@@ -30,13 +32,15 @@ def read_topology(value: str | Mapping[str, Any], base: Path) -> Topology:
         if "here" in value:
             block = validate(HereBlock, value, "cluster")
             return _here(block.here)
-        return _cluster(validate(ClusterFile, value, "cluster"), "cluster")
+        return _described(value, "cluster")
     text = value.strip()
     if text == "here":
         return _here(HereFile())
+    if text == "lab":
+        return lab_topology(require_lab_up())
     path = base / text
     if path.suffix in _YAML or is_file(path):
-        return _cluster(validate(ClusterFile, read_yaml_mapping(path), str(path)), str(path))
+        return _described(read_yaml_mapping(path), str(path))
     if text.lower().startswith("auto x "):
         raise InputError(
             f"cluster {text!r}: auto is for serving; training says how many: {EXAMPLE}"
@@ -57,6 +61,13 @@ def _here(file: HereFile) -> Topology:
         device=file.device,
         free_memory=file.memory == "free",
     )
+
+
+def _described(document: Mapping[str, Any], source: str) -> Topology:
+    """A cluster, or a lab, by its description."""
+    if "lab" in document:
+        return lab_topology(read_lab_block(document, source))
+    return _cluster(validate(ClusterFile, document, source), source)
 
 
 def _cluster(file: ClusterFile, source: str) -> Topology:

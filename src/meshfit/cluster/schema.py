@@ -64,3 +64,17 @@ class HereFile(Strict):
 
 class HereBlock(Strict):
     here: HereFile
+
+
+class LabFile(Strict):
+    """Hosts made on this machine; ``between`` as in ``200 Mb/s`` or ``200Mbit``."""
+
+    hosts: Count | Annotated[str, Field(strict=True)] | list[str]
+    ranks_per_host: Count = 1
+    between: str
+    latency: str | None = None
+
+
+class LabBlock(Strict):
+    schema_version: Literal[1] = 1
+    lab: LabFile

@@ -54,6 +54,19 @@ class Level:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LabSpec:
+    """Hosts that are made on this machine (``meshfit lab``): names in rank order, ranks on each.
+
+    ``between_bytes_per_s`` is what one host may send; ``latency_s`` is added to what it sends.
+    """
+
+    hosts: tuple[str, ...]
+    ranks_per_host: int
+    between_bytes_per_s: float
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Topology:
     """Accelerators of one kind joined by nested levels, the innermost first.
 
@@ -71,6 +84,8 @@ class Topology:
     oversubscribed: bool = False
     is_here: bool = False
     """Whether this is the machine meshfit runs on, so that tier 4 can run on it."""
+    lab: LabSpec | None = None
+    """Set when the hosts are a lab's, on the machine meshfit runs on."""
 
     @property
     def num_accelerators(self) -> int:

@@ -25,6 +25,8 @@ from meshfit.funnel.sweep import SweepEnd, left_to_run, run_sweep
 from meshfit.funnel.sweep_plan import make_sweep_plan, plan_hash, plan_in
 from meshfit.funnel.tasks import Task, TaskList
 from meshfit.job.spec import Job
+from meshfit.lab.hosts import launch_hosts
+from meshfit.lab.machine import lab_in_use
 from meshfit.launch.orphans import end_orphans
 from meshfit.launch.supervise import port_problem
 from meshfit.mesh.spec import LayoutSpec
@@ -84,7 +86,7 @@ def _sweep(
 ) -> FitEnd:
     _require_runnable(job)
     folder = RunFolder(out) if out else RunFolder.of_plan(job.name, key)
-    with folder_lock(folder.root):
+    with lab_in_use(job.topology.lab), folder_lock(folder.root):
         for ended in end_orphans(folder.root):
             console.print(f"ended a process left over from an earlier run: {ended}", markup=False)
         plan = plan_in(folder.plan, key) or _decide(job, key, folder, choose_layouts)
@@ -92,7 +94,13 @@ def _sweep(
         left = left_to_run(tasks, RecordStore(folder.root).records(key))
         if left:
             _announce(job, plan, left, console)
-        end = run_sweep(tasks, run=job.run, folder=folder, progress=Progress(console))
+        end = run_sweep(
+            tasks,
+            run=job.run,
+            folder=folder,
+            progress=Progress(console),
+            hosts=launch_hosts(job.topology.lab),
+        )
         return _conclude(job, plan, end, folder)
 
 
@@ -125,7 +133,11 @@ def _require_runnable(job: Job) -> None:
     missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
     if missing:
         raise InputError(f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'")
-    if job.run.port is not None and (problem := port_problem(job.run.port)):
+    if (
+        job.run.port is not None
+        and job.topology.lab is None
+        and (problem := port_problem(job.run.port))
+    ):
         raise InputError(
             f"run.{problem}: choose another one, or leave run.port out to take a free one for each "
             f"launch"

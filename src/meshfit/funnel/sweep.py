@@ -15,6 +15,7 @@ from meshfit.funnel.folder import RunFolder
 from meshfit.funnel.progress import Progress
 from meshfit.funnel.tasks import CANDIDATE_PURPOSES, Task, key_of
 from meshfit.job.spec import RunSpec
+from meshfit.launch.hosts import LaunchHost
 from meshfit.launch.supervise import launch
 from meshfit.record.schema import Parity, ParityKind, Purpose, Record, RunResult
 from meshfit.record.store import RecordStore
@@ -35,9 +36,16 @@ def left_to_run(tasks: Iterable[Task], rows: Sequence[Record]) -> list[Task]:
 
 
 def run_sweep(
-    tasks: Sequence[Task], *, run: RunSpec, folder: RunFolder, progress: Progress
+    tasks: Sequence[Task],
+    *,
+    run: RunSpec,
+    folder: RunFolder,
+    progress: Progress,
+    hosts: Sequence[LaunchHost] = (),
 ) -> SweepEnd:
     """Runs every task that is left to run; resumes where an earlier process stopped.
+
+    ``hosts`` are those that launches start their ranks on; none: this machine.
 
     Raises:
         RunError: the weights or the reference could not be made.
@@ -55,7 +63,7 @@ def run_sweep(
             if task.is_candidate and _is_spent(rows, run.budget_device_s):
                 not_run.append(task.title)
                 continue
-            row = _run(task, run, folder, rows, progress)
+            row = _run(task, rows, run=run, folder=folder, progress=progress, hosts=hosts)
             store.append(row)
             rows.append(row)
             progress.finish(task, row)
@@ -85,7 +93,13 @@ def _is_spent(rows: Iterable[Record], budget_device_s: float | None) -> bool:
 
 
 def _run(
-    task: Task, run: RunSpec, folder: RunFolder, rows: Sequence[Record], progress: Progress
+    task: Task,
+    rows: Sequence[Record],
+    *,
+    run: RunSpec,
+    folder: RunFolder,
+    progress: Progress,
+    hosts: Sequence[LaunchHost],
 ) -> Record:
     """Launches ``task`` and says what became of it."""
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -97,6 +111,7 @@ def _run(
         deadline_s=run.deadline_s,
         hang_s=run.hang_s,
         port=run.port,
+        hosts=hosts,
         on_progress=progress.update,
     )
     parity = _judge(task, ended.result, rows) if ended.result and task.is_candidate else None

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ def plan_hash(job: Job, *, only: LayoutSpec | None = None) -> str:
         "weights": _file_states(job.weights) if job.weights else None,
         "data": _corpus(job).describe() | {"path": None},
         "cluster": [job.topology.accelerator.name, job.topology.num_accelerators],
+        "lab": asdict(job.topology.lab) if job.topology.lab else None,
         "engine": job.profile.name,
         "baseline": job.baseline.as_full_json() if job.baseline else None,
         "only": only.as_full_json() if only else None,

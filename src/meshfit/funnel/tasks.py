@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from meshfit.cluster.document import topology_document
+from meshfit.cluster.topology import Topology
 from meshfit.compare.parity import JUDGED_STEPS
 from meshfit.funnel.folder import RunFolder
 from meshfit.funnel.proof import on_reduced_model, plainest
@@ -153,7 +154,15 @@ class TaskList:
             threads_per_rank=job.run.threads_per_rank,
             reference=str(reference) if reference else None,
             topology=topology_document(job.topology),
+            hosts=_planned_hosts(job.topology, layout.world_size),
             track_memory=purpose == "measure",
             prediction=predictions.get(layout) if purpose == "measure" else None,
         )
         return Task(request=request, folder=folder, layout=layout)
+
+
+def _planned_hosts(topology: Topology, world_size: int) -> tuple[str, ...]:
+    """Host of each rank, where there are several hosts that ranks could land on."""
+    if topology.lab is None:
+        return ()
+    return tuple(topology.host_of(rank) for rank in range(world_size))
