@@ -25,8 +25,15 @@ def write(tmp_path):
     return write_job
 
 
+def by_engine(path, layout, engines):
+    def read(engine):
+        return read_job(path, layout=layout, engine=engine, to_run=False)
+
+    return engine_documents(read, engines)
+
+
 def test_engines_that_replicate_key_value_heads_take_what_others_refuse(write):
-    rows = {row["engine"]: row for row in engine_documents(write(), None, ["all"])}
+    rows = {row["engine"]: row for row in by_engine(write(), None, ["all"])}
     assert {name for name, row in rows.items() if row["legal"]} == {"megatron", "vllm", "sglang"}
     [refusal] = rows["torchtitan"]["violations"]
     assert refusal["option"] == "parallelism.tensor_parallel_degree"
@@ -38,8 +45,8 @@ def test_engines_that_replicate_key_value_heads_take_what_others_refuse(write):
 
 
 def test_what_was_predicted_by_a_stand_in_is_marked_and_what_was_not_is_absent(write):
-    found = engine_documents(write(), "tp=1,dp_shard=16", ["accelerate"])
-    found += engine_documents(write(), "tp=8,dp_replicate=2", ["deepspeed", "vllm"])
+    found = by_engine(write(), "tp=1,dp_shard=16", ["accelerate"])
+    found += by_engine(write(), "tp=8,dp_replicate=2", ["deepspeed", "vllm"])
     rows = {row["engine"]: row for row in found}
     assert rows["accelerate"]["estimated_with"] == "native 1"
     assert rows["deepspeed"]["estimated_with"].startswith("deepspeed")
@@ -65,7 +72,7 @@ def test_the_main_keys_stay_those_of_the_jobs_own_engine(write):
 
 def test_keys_that_a_layout_leaves_out_mean_what_they_mean_to_each_engine(write):
     engines = ["native", "megatron", "accelerate"]
-    rows = engine_documents(write(), "tp=2,dp_shard=8", engines)
+    rows = by_engine(write(), "tp=2,dp_shard=8", engines)
     assert [row["label"] for row in rows] == [
         "dp_shard=8,tp=2,zero_stage=3",
         "dp_shard=8,tp=2,zero_stage=1",
@@ -84,7 +91,7 @@ def test_a_layout_that_cannot_be_predicted_is_legal_without_a_verdict(write):
 
 def test_an_unknown_engine_is_one_message(write):
     with pytest.raises(InputError, match="unknown engine 'megatorn'; did you mean 'megatron'"):
-        engine_documents(write(), None, ["megatorn"])
+        by_engine(write(), None, ["megatorn"])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from meshfit.cli.jobs import (
+    AssumeText,
     CalibrationFile,
     JobPath,
     LayoutText,
@@ -15,6 +16,7 @@ from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.funnel.checking import EXIT_CODES, check_document, engine_documents
 from meshfit.job.read import read_job
+from meshfit.job.spec import Job
 from meshfit.report.check import check_view
 
 
@@ -34,21 +36,26 @@ def check(
             show_default=False,
         ),
     ] = None,
+    assume: AssumeText = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
     as_json: AsJson = False,
 ) -> None:
     """One given layout: is it legal, does it fit, with what margin? All broken rules at once."""
     asked = calibration_asked(calibration, no_calibration)
-    read = read_job(job, layout=layout, calibration=asked, to_run=False)
+
+    def read_for(engine: str | None) -> Job:
+        return read_job(
+            job, layout=layout, engine=engine, calibration=asked, assume=assume, to_run=False
+        )
+
+    read = read_for(None)
     if read.layout is None:
         raise InputError("no layout to check: give `layout:` in the job or --layout tp=4,pp=2")
     document = check_document(read, read.layout)
     others = [*read.other_engines, *(engine or [])]
     if others:
-        document["engines"] = engine_documents(
-            job, layout, [read.profile.name, *others], calibration=asked
-        )
+        document["engines"] = engine_documents(read_for, [read.profile.name, *others])
     if as_json:
         print_json(document)
     else:

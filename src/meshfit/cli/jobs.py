@@ -19,6 +19,16 @@ OutFolder = Annotated[
     Path | None,
     typer.Option("--out", help="Run folder (default: meshfit-runs/NAME-HASH, resumed if there)."),
 ]
+AssumeText = Annotated[
+    str | None,
+    typer.Option(
+        "--assume",
+        metavar="KEY=X,...",
+        help="What no one can know before: expert_imbalance, straggler, contention, "
+        "length_imbalance, e.g. straggler=1.05,contention=2.",
+        show_default=False,
+    ),
+]
 CalibrationFile = Annotated[
     str | None,
     typer.Option(

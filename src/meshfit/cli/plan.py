@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from meshfit.cli.jobs import (
+    AssumeText,
     CalibrationFile,
     JobPath,
     LayoutText,
@@ -51,6 +52,7 @@ def plan(
         ),
     ] = None,
     layout: LayoutText = None,
+    assume: AssumeText = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
     as_json: AsJson = False,
@@ -62,7 +64,7 @@ def plan(
             "of them"
         )
     asked = calibration_asked(calibration, no_calibration)
-    read = read_job(job, layout=layout, calibration=asked, to_run=False)
+    read = read_job(job, layout=layout, calibration=asked, assume=assume, to_run=False)
     why = why_not_covered(read.model)
     space = _ranked(read, top) if why is None else _counted(read, why)
     document = space.document

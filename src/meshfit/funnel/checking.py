@@ -1,15 +1,13 @@
 """``meshfit check``: one given layout, all broken rules at once, then whether it fits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from meshfit.engines import PROFILES
 from meshfit.errors import InputError
 from meshfit.funnel.estimating import estimating_profile, stand_in_note, why_not_modelled
 from meshfit.funnel.planning import estimate_candidates
-from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.facts import facts_of
@@ -110,31 +108,29 @@ def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     return document | _predicted(job, layout)
 
 
-def engine_documents(
-    path: Path, layout: str | None, engines: Sequence[str], *, calibration: str | None = None
-) -> list[dict[str, Any]]:
+def engine_documents(read: Callable[[str], Job], engines: Sequence[str]) -> list[dict[str, Any]]:
     """``engines[]`` of ``check --json``: what each engine makes of the job's layout.
 
     ``legal``, ``verdict``, ``violations`` and ``warnings`` are those of the engine, with its own
     option names; layout keys that are left out mean what they mean to it. ``all`` stands for every
     engine.
 
+    Args:
+        read: gives the job as for an engine of that name.
+
     Raises:
         InputError: no such engine, or the job is wrong.
     """
     names = [name for engine in engines for name in (PROFILES if engine == "all" else [engine])]
-    return [_engine_row(path, layout, name, calibration) for name in dict.fromkeys(names)]
+    return [_engine_row(read(name)) for name in dict.fromkeys(names)]
 
 
-def _engine_row(
-    path: Path, layout: str | None, engine: str, calibration: str | None
-) -> dict[str, Any]:
-    job = read_job(path, layout=layout, engine=engine, calibration=calibration, to_run=False)
+def _engine_row(job: Job) -> dict[str, Any]:
     assert job.layout is not None, "the job's own layout was checked before"
     document = check_document(job, job.layout)
     memory = document["memory"]
     return {
-        "engine": engine,
+        "engine": job.profile.name,
         "version": job.profile.version,
         "kind": job.profile.kind,
         "label": document["label"],

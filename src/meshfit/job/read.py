@@ -13,15 +13,24 @@ from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
 from meshfit.job.budget import device_seconds, positive_duration, read_budget
-from meshfit.job.schema import JobFile, LayoutFile, RunFile, SearchFile
+from meshfit.job.schema import AssumeFile, JobFile, LayoutFile, RunFile, SearchFile
 from meshfit.job.spec import Job, RunSpec
-from meshfit.job.training import adapter_of, precision_of, require_run, runtime_of
+from meshfit.job.training import (
+    adapter_of,
+    assumptions_of,
+    documents_of,
+    precision_of,
+    require_run,
+    runtime_of,
+    with_expert_imbalance,
+)
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec, make_layout
 from meshfit.profile import EngineProfile
 from meshfit.record.residuals import default_calibration_path
-from meshfit.units import parse_count, parse_fraction
+from meshfit.units import format_percent, parse_count, parse_fraction
 from meshfit.workload.config_file import is_folder
+from meshfit.workload.documents import DocumentSpec, useful_share
 from meshfit.workload.models import catalogue, read_model
 from meshfit.workload.training import DataSpec, TrainingSpec
 
@@ -54,6 +63,7 @@ def read_job(
     layout: str | None = None,
     engine: str | None = None,
     calibration: str | None = None,
+    assume: str | None = None,
     to_run: bool = True,
 ) -> Job:
     """The job that ``path`` describes; ``layout`` (``tp=4,pp=2``) overrides keys of its layout.
@@ -64,6 +74,7 @@ def read_job(
     Args:
         engine: goes before the file's own.
         calibration: a file relative to the working folder, or ``none``; goes before the job's.
+        assume: ``straggler=1.05,contention=2``: goes before keys of the job's.
         to_run: the job is to be run or exported here, which the native engine alone is; False
             where it is only planned or checked.
 
@@ -76,7 +87,7 @@ def read_job(
     notes: list[str] = []
     given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
     profile, *others = _engines(file.engine if engine is None else engine)
-    training = _training(file, base, notes)
+    training = _training(file, _assume(file.assume, assume), base, notes)
     if to_run:
         _require_native(profile, others)
         require_run(training, file.workload.documents)
@@ -114,18 +125,32 @@ def parse_layout_text(text: str) -> dict[str, Any]:
     Raises:
         InputError: not ``key=value`` pairs, a key twice or unknown, or a value of the wrong kind.
     """
-    keys: dict[str, Any] = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"--layout: {pair!r} is not key=value; write it like tp=4,pp=2")
-        if key.strip() in keys:
-            raise InputError(f"--layout: {key.strip()!r} is there twice; give one value")
-        keys[key.strip()] = _layout_value(value.strip())
+    pairs = _pairs(text, "--layout", "tp=4,pp=2")
+    keys = {key: _layout_value(value) for key, value in pairs.items()}
     return _layout_keys(validate(LayoutFile, keys, "--layout"))
 
 
+def _pairs(text: str, option: str, example: str) -> dict[str, str]:
+    keys: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"{option}: {pair!r} is not key=value; write it like {example}")
+        if key.strip() in keys:
+            raise InputError(f"{option}: {key.strip()!r} is there twice; give one value")
+        keys[key.strip()] = value.strip()
+    return keys
+
+
 _STAGES = r"\d{1,18}(x\d{1,4})?"
+
+
+def _assume(file: AssumeFile, text: str | None) -> AssumeFile:
+    """The job's assumptions with those of the command line before them."""
+    if text is None:
+        return file
+    given = validate(AssumeFile, _pairs(text, "--assume", "straggler=1.05"), "--assume")
+    return file.model_copy(update=given.model_dump(exclude_none=True))
 
 
 def _layout_value(text: str) -> int | bool | str | list[int]:
@@ -174,7 +199,7 @@ def _baseline(
     return layout_of_keys(_layout_keys(validate(LayoutFile, block, str(path))), profile)
 
 
-def _training(job: JobFile, base: Path, notes: list[str]) -> TrainingSpec:
+def _training(job: JobFile, assume: AssumeFile, base: Path, notes: list[str]) -> TrainingSpec:
     file = job.workload
     if file.learning_rate > HIGHEST_JUDGED_LEARNING_RATE:
         raise InputError(
@@ -184,11 +209,9 @@ def _training(job: JobFile, base: Path, notes: list[str]) -> TrainingSpec:
         )
     data = file.data
     path = data.path
+    documents = documents_of(file.lengths, file.documents, base)
     if file.documents == "padded":
-        notes.append(
-            f"documents are padded: memory and time are those of {file.sequence_length} tokens a "
-            f"sequence, whatever the documents' own lengths"
-        )
+        notes.append(_padding(documents, file.sequence_length))
     if data.source == "text" and path is None:
         raise InputError("workload.data.path is missing: source text needs a file, folder or glob")
     if path is not None and not path.startswith(("$", "~", "/")):
@@ -203,8 +226,22 @@ def _training(job: JobFile, base: Path, notes: list[str]) -> TrainingSpec:
         max_grad_norm=file.max_grad_norm,
         data=DataSpec(source=data.source, path=path, seed=data.seed),
         adapter=adapter_of(file.method),
-        runtime=runtime_of(job.runtime, file.precision),
+        runtime=with_expert_imbalance(runtime_of(job.runtime, file.precision), assume),
+        documents=documents,
+        assume=assumptions_of(assume),
     )
+
+
+def _padding(documents: DocumentSpec | None, sequence_length: int) -> str:
+    """What a person must know of padded documents."""
+    computed = (
+        f"documents are padded: memory and time are those of {sequence_length} tokens a sequence, "
+        f"whatever the documents' own lengths"
+    )
+    if documents is None:
+        return f"{computed}; with workload.lengths, the share that pads is told"
+    share = 1 - useful_share(documents, sequence_length)
+    return f"{computed}; {format_percent(share)} of all tokens pad"
 
 
 def _global_batch(value: str | int, sequence_length: int, notes: list[str]) -> int:

@@ -96,6 +96,7 @@ class WorkloadFile(Strict):
     method: Literal["full", "lora", "qlora"] | MethodFile = "full"
     sequence_length: Count
     documents: Literal["packed", "padded"] = "packed"
+    lengths: str | None = None
     global_batch: str | Count
     precision: PrecisionName | PrecisionFile = "bf16_mixed"
     optimizer: OptimizerName = "adamw"
@@ -103,6 +104,19 @@ class WorkloadFile(Strict):
     weight_decay: Annotated[Number, Field(ge=0)] = 0.01
     max_grad_norm: Annotated[Number, Field(gt=0)] | None = 1.0
     data: DataFile = DataFile()
+
+
+Multiple = Annotated[float, BeforeValidator(_no_truth_value), Field(ge=1, lt=1e6)]
+"""How many times as much; at least 1."""
+
+
+class AssumeFile(Strict):
+    """What no one can know before a run; what is left out is as predictions have it."""
+
+    expert_imbalance: Multiple | None = None
+    straggler: Multiple | None = None
+    contention: Multiple | None = None
+    length_imbalance: Multiple | None = None
 
 
 class LayoutFile(Strict):
@@ -177,6 +191,7 @@ class JobFile(Strict):
     model: str
     workload: WorkloadFile
     runtime: RuntimeFile | None = None
+    assume: AssumeFile = AssumeFile()
     cluster: str | dict[str, Any] = "here"
     engine: str | list[str] = "native"
     layout: LayoutFile | None = None

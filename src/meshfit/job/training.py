@@ -1,17 +1,23 @@
 """How a job is trained: precision, method, optimizer and runtime as a person writes them."""
 
+from dataclasses import replace
+from pathlib import Path
+
 from meshfit.errors import InputError
 from meshfit.job.schema import (
     DEFAULT_ADAPTER_RANK,
     AdapterFile,
+    AssumeFile,
     MethodFile,
     PrecisionFile,
     RuntimeFile,
 )
 from meshfit.units import parse_bytes
+from meshfit.workload.documents import DocumentSpec, Filling, read_documents
 from meshfit.workload.training import (
     PRECISIONS,
     AdapterSpec,
+    AssumptionSpec,
     MatmulType,
     OptimizerName,
     PrecisionName,
@@ -99,6 +105,41 @@ def runtime_of(file: RuntimeFile | None, precision: PrecisionName | PrecisionFil
     return RuntimeSpec(**keys)
 
 
+def assumptions_of(file: AssumeFile) -> AssumptionSpec:
+    """The same as a value. Experts' imbalance goes with the runtime (``with_expert_imbalance``)."""
+    return AssumptionSpec(
+        straggler=file.straggler,
+        contention=1.0 if file.contention is None else file.contention,
+        length_imbalance=file.length_imbalance,
+    )
+
+
+def with_expert_imbalance(runtime: RuntimeSpec, assume: AssumeFile) -> RuntimeSpec:
+    """``runtime`` with the imbalance that a job assumes.
+
+    Raises:
+        InputError: the runtime names another one.
+    """
+    assumed = assume.expert_imbalance
+    if assumed is None:
+        return runtime
+    if runtime.expert_imbalance not in (1.0, assumed):
+        raise InputError(
+            f"runtime.expert_imbalance is {runtime.expert_imbalance:g}, assume.expert_imbalance is "
+            f"{assumed:g}; write one of them"
+        )
+    return replace(runtime, expert_imbalance=assumed)
+
+
+def documents_of(lengths: str | None, filling: Filling, base: Path) -> DocumentSpec | None:
+    """Documents by the length, from a file relative to ``base``; None without one.
+
+    Raises:
+        InputError: the file cannot be read, or a line of it is no length.
+    """
+    return None if lengths is None else read_documents(base / Path(lengths).expanduser(), filling)
+
+
 def require_run(training: TrainingSpec, documents: str) -> None:
     """Does nothing for a workload that the native engine runs.
 
@@ -117,8 +158,14 @@ def require_run(training: TrainingSpec, documents: str) -> None:
                 f"{key} {value} is not run by the native engine, which runs {', '.join(known)}; "
                 f"`meshfit check` and `meshfit plan` take it"
             )
+    if training.documents is not None:
+        raise InputError(
+            "workload.lengths is not run by the native engine, whose sequences are all full; "
+            "`meshfit check` and `meshfit plan` take it"
+        )
     default = RuntimeSpec()
-    changed = [k for k, v in vars(training.runtime).items() if v != getattr(default, k)]
+    runtime = replace(training.runtime, expert_imbalance=default.expert_imbalance)
+    changed = [k for k, v in vars(runtime).items() if v != getattr(default, k)]
     if changed:
         raise InputError(
             f"runtime.{changed[0]} is not set by the native engine, which computes eagerly with "
