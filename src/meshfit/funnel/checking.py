@@ -156,6 +156,7 @@ def _predicted(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     prediction = estimates.prediction(0)
     verdict = VERDICTS[verdicts[0]]
     capacity = job.topology.accelerator.memory_bytes
+    useful = job.training.useful_tokens_per_step / job.training.tokens_per_step
     profile = estimating_profile(job.profile)
     placed = describe_groups(layout, job.topology, job.profile.rank_order, job.profile.expert_fold)
     return {
@@ -170,6 +171,7 @@ def _predicted(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         "time": prediction.time.as_json(),
         "interval": {"step_time": prediction.step_time.as_json()},
         "tokens_per_s": prediction.tokens_per_s,
+        "useful_tokens_per_s": useful * prediction.tokens_per_s,
         "binding": prediction.binding,
         "groups": [group.as_json() for group in placed],
         "advice": [] if verdict == "fits" else _advice(job, layout, prediction.memory_total.high),

@@ -24,6 +24,8 @@ from meshfit.report.documents import (
 def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
     """The best ``top`` candidates, the size of the space, and what each tier took."""
     capacity = plan.job.topology.accelerator.memory_bytes
+    training = plan.job.training
+    useful = training.useful_tokens_per_step / training.tokens_per_step
     shown = [int(index) for index in plan.order[:top]]
     document = PlanDocument(
         schema_version=SCHEMA_VERSION,
@@ -41,6 +43,7 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
                 capacity_bytes=capacity,
                 baseline=plan.layout(index) == plan.job.baseline,
                 campaign=_campaign(plan, index),
+                useful_share=useful,
             )
             for index in shown
         ],

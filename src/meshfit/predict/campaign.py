@@ -127,7 +127,7 @@ def campaign(
         InputError: machines fail, and neither budget nor cluster says how long a checkpoint takes,
             or they fail too often for any progress.
     """
-    steps = -(-budget.tokens // training.tokens_per_step)
+    steps = math.ceil(budget.tokens / training.useful_tokens_per_step)
     training_s = steps * step_s
     checkpointing, factor = None, 1.0
     if budget.mtbf_device_s is not None:

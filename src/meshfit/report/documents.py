@@ -57,6 +57,8 @@ class PlanCandidateDocument(TypedDict):
     time: dict[str, float | None]
     interval: dict[str, dict[str, Any]]
     tokens_per_s: float
+    useful_tokens_per_s: NotRequired[float]
+    """Without tokens that only pad."""
     binding: str
     baseline: NotRequired[bool]
     budget: NotRequired[CampaignDocument]
@@ -206,8 +208,10 @@ def plan_candidate(
     capacity_bytes: int | None,
     baseline: bool = False,
     campaign: CampaignDocument | None = None,
+    useful_share: float = 1.0,
 ) -> PlanCandidateDocument:
-    """One predicted layout; ``capacity_bytes`` is what one device reports."""
+    """One predicted layout; ``capacity_bytes`` is what one device reports, ``useful_share`` what of
+    all tokens does not pad."""
     document: PlanCandidateDocument = {
         "label": layout.label,
         "family": layout.family,
@@ -220,6 +224,7 @@ def plan_candidate(
             "step_time": dict(prediction.step_time.as_json()),
         },
         "tokens_per_s": prediction.tokens_per_s,
+        "useful_tokens_per_s": useful_share * prediction.tokens_per_s,
         "binding": prediction.binding,
         "baseline": baseline,
     }

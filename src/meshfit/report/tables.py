@@ -63,11 +63,20 @@ def plan_table(
                 words.duration(candidate["time"].get("step")),
                 words.interval(candidate.get("interval"), "step_time"),
             ),
-            words.rate(candidate.get("tokens_per_s")),
+            _rate(candidate),
             *([_whole_run(candidate.get("budget"))] if has_budget else []),
             escape(candidate["binding"]),
         )
     return table
+
+
+def _rate(candidate: PlanCandidateDocument) -> Text:
+    """Tokens of documents a second; below them all that are processed, where some only pad."""
+    processed = candidate.get("tokens_per_s")
+    useful = candidate.get("useful_tokens_per_s", processed)
+    return _stacked(
+        words.rate(useful), "" if useful == processed else f"{words.rate(processed)} with padding"
+    )
 
 
 def _whole_run(budget: CampaignDocument | None) -> Text:
