@@ -10,6 +10,7 @@ from typing import Literal
 
 EngineKind = Literal["training", "serving"]
 MemoryModel = Literal["pytorch", "megatron", "deepspeed"]
+MemoryChecked = Literal["records", "peaks", "nothing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +92,9 @@ class EngineProfile:
         megatron: what Megatron-Core's takes beyond this profile.
         has_memory_model: whether predictions are made for this engine; else those of the native
             profile stand in and are marked.
+        memory_checked: what the predicted memory of this engine was checked against: bytes that it
+            records of itself (``records``), published peaks of the device's allocator (``peaks``), or
+            ``nothing`` but its source.
         live_unsharded_blocks: blocks whose full parameters are in memory at once under a sharded
             stage 3 (the one in use plus those prefetched).
         gradient_bytes_per_parameter: bytes of one gradient as it is kept between micro-batches.
@@ -172,6 +176,7 @@ class EngineProfile:
     memory_model: MemoryModel = "pytorch"
     megatron: MegatronOptions = field(default_factory=MegatronOptions)
     has_memory_model: bool = False
+    memory_checked: MemoryChecked = "nothing"
     live_unsharded_blocks: int = 2
     gradient_bytes_per_parameter: int = 4
     context_bytes: int = 0

@@ -47,9 +47,22 @@ def test_device_memory_is_reserved_with_context():
 
 
 def test_the_interval_is_that_of_the_rows_own_kind():
-    found = predicted(allocated=600, reserved=700, mem_kind="allocated")
-    own = figures_of(found)
-    assert (own.memory_low, own.memory_high) == pytest.approx((540, 720))
+    found = predicted(allocated=600, reserved=700, context=50)
+    for kind, bytes_of_kind in (("allocated", 600), ("reserved", 700), ("device", 750)):
+        low, high = found.memory_interval(kind)
+        assert (low * high) ** 0.5 == pytest.approx(bytes_of_kind)
+    assert found.memory_interval(None) is None
+
+
+def test_what_is_allocated_has_the_same_interval_whatever_is_held_beyond_it():
+    alone = predicted(allocated=600, reserved=600)
+    beside = predicted(allocated=600, reserved=900, context=50)
+    assert alone.memory_interval("allocated") == beside.memory_interval("allocated")
+
+
+def test_a_row_that_leaves_its_recomputation_open_has_a_wider_interval():
+    stated, open_ = (predicted(allocated=600, reserved=700, recompute=r) for r in ("none", ""))
+    assert open_.memory_interval("reserved")[1] > stated.memory_interval("reserved")[1]
 
 
 def test_a_row_that_cannot_be_read_has_its_reason():

@@ -31,7 +31,7 @@ from meshfit.predict.memory import rank_memory as pytorch_rank_memory
 from meshfit.predict.pick import picked
 from meshfit.predict.rates import rates
 from meshfit.predict.schedule import Pipeline, RankShape
-from meshfit.predict.spread import is_measured, step_spread
+from meshfit.predict.spread import is_measured, memory_spread, step_spread
 from meshfit.predict.step import (
     EXPOSED_TERMS,
     OWN_TERMS,
@@ -404,15 +404,15 @@ def _on_device(rank: RankMemory, basis: Basis) -> tuple[FloatArray, FloatArray]:
 def _with_intervals(
     fullest: _Fullest, terms: FloatArray, candidates: Candidates, basis: Basis
 ) -> Estimates:
-    memory = basis.calibration.memory
-    total_bytes = fullest.reserved * memory.factor + fullest.context
+    total_bytes = fullest.reserved * basis.calibration.memory.factor + fullest.context
+    held_spread = _memory_spread(fullest, basis)
     step_s, spread = terms.sum(axis=1), _spread(terms, basis)
     return Estimates(
         basis=basis,
         candidates=candidates,
-        memory_low_bytes=total_bytes / memory.spread,
+        memory_low_bytes=total_bytes / held_spread,
         memory_middle_bytes=total_bytes,
-        memory_high_bytes=total_bytes * memory.spread,
+        memory_high_bytes=total_bytes * held_spread,
         memory_categories=fullest.categories,
         memory_reserved=fullest.reserved,
         memory_context=fullest.context,
@@ -434,6 +434,20 @@ def _spread(terms: FloatArray, basis: Basis) -> FloatArray | float:
     by_term = {name: terms[:, column] for column, name in enumerate(TERMS)}
     measured = is_measured(accelerator, basis.training.precision)
     return step_spread(by_term, basis.constants, measured=measured)
+
+
+def _memory_spread(fullest: _Fullest, basis: Basis) -> FloatArray | float:
+    """Of the interval of memory: what runs here left of it, else by what each figure is made of."""
+    memory = basis.calibration.memory
+    if memory.samples or not basis.is_cuda:
+        return memory.spread
+    return memory_spread(
+        allocated=fullest.categories.sum(axis=1),
+        reserved=fullest.reserved,
+        context=fullest.context,
+        profile=basis.profile,
+        constants=basis.constants,
+    )
 
 
 def _memory_breakdown(

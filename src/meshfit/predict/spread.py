@@ -1,9 +1,13 @@
-"""How far a predicted step may lie from what will be measured, by what it is made of.
+"""How far a prediction may lie from what will be measured, by what it is made of.
 
-Terms err on their own, each as a share of itself; what rests on no measurement errs more. The
-spread of the sum is the root of the squares, and a floor that even equal configurations repeat
-with. Shares are those of ``constants.csv`` (``spread.*``), scaled so that 80 % of the residuals of
-published measurements lie inside.
+**Step time.** Terms err on their own, each as a share of itself; what rests on no measurement errs
+more. The spread of the sum is the root of the squares, and a floor that even equal configurations
+repeat with. Shares are those of ``constants.csv`` (``spread.*``), scaled so that 80 % of the
+residuals of published measurements lie inside.
+
+**Memory.** What is allocated errs as a share of itself, by what the engine's memory model was checked
+against; what the allocator holds beyond it, and what lies outside, each as a share of itself. The
+shares (``spread.memory.*``) are half widths of 80 % intervals.
 """
 
 from collections.abc import Mapping
@@ -14,6 +18,7 @@ from numpy.typing import NDArray
 from meshfit.cluster.topology import AcceleratorSpec
 from meshfit.predict.constants import TimeConstants
 from meshfit.predict.tables.chips import CHIP_OF
+from meshfit.profile import EngineProfile
 from meshfit.workload.training import PrecisionSpec
 
 FloatArray = NDArray[np.float64]
@@ -55,3 +60,28 @@ def step_spread(
         start=np.full(total.shape, constants["spread.floor"] ** 2),
     )
     return np.asarray(np.exp(constants["spread.scale"] * np.sqrt(variance)))
+
+
+def memory_spread(
+    *,
+    allocated: FloatArray,
+    reserved: FloatArray,
+    context: FloatArray,
+    profile: EngineProfile,
+    constants: TimeConstants,
+    assumptions: int = 0,
+) -> FloatArray:
+    """Factor for every layout: reserved memory and context are believed to lie between
+    ``total / spread`` and ``total * spread`` in 80 % of cases.
+
+    Args:
+        allocated, reserved, context: bytes; reserved holds allocated.
+        assumptions: choices that decide memory and were not stated, such as the micro-batch.
+    """
+    variance = (
+        (constants[f"spread.memory.{profile.memory_checked}"] * allocated) ** 2
+        + (constants["spread.memory.held_free"] * (reserved - allocated)) ** 2
+        + (constants["spread.memory.context"] * context) ** 2
+        + assumptions * (constants["spread.memory.assumed"] * allocated) ** 2
+    )
+    return np.asarray(np.exp(np.sqrt(variance) / np.maximum(reserved + context, 1.0)))

@@ -4,10 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from meshfit.breakdown import MemoryBreakdown, Prediction
 from meshfit.errors import InputError
 from meshfit.mesh.candidates import Candidates
+from meshfit.predict.constants import shipped_constants
 from meshfit.predict.estimate import Estimates, estimate
+from meshfit.predict.spread import memory_spread
 from meshfit.predict.verdict import Verdict
 from meshfit.validate.frameworks import read_job
 from meshfit.validate.row_job import RowJob
@@ -60,10 +64,19 @@ class RowPrediction:
     def memory_interval(self, kind: str | None) -> tuple[float, float] | None:
         """80 % interval of that kind of memory, in bytes."""
         value = self.memory_of_kind(kind)
-        if value is None or self.prediction is None:
+        if value is None or self.memory is None or self.job is None:
             return None
-        total = self.prediction.memory_total
-        return value * total.low / total.middle, value * total.high / total.middle
+        allocated, reserved = (self.memory_of_kind(name) or 0 for name in ("allocated", "reserved"))
+        held = allocated if kind == "allocated" else reserved
+        spread = memory_spread(
+            allocated=np.array([allocated]),
+            reserved=np.array([held]),
+            context=np.array([value - held]),
+            profile=self.job.profile,
+            constants=shipped_constants(),
+            assumptions=len(self.job.assumed),
+        )
+        return value / float(spread[0]), value * float(spread[0])
 
 
 def predict_row(row: TruthRow) -> RowPrediction:

@@ -21,6 +21,7 @@ MEGATRON_LM = replace(
     MEGATRON,
     name="megatron-lm",
     version="2021 to 2022",
+    memory_checked="nothing",
     attention="unfused",
     megatron=MegatronOptions(transformer_engine=False, global_buffers=False),
 )
@@ -64,6 +65,7 @@ LLM_FOUNDRY = replace(
     NATIVE,
     name="llm-foundry",
     version="FSDP1",
+    memory_checked="nothing",
     sequence_parallel=False,
     zero_stages=(0, 2, 3),
     schedules=(),
@@ -78,6 +80,7 @@ INTERNEVO = replace(
     MEGATRON,
     name="internevo",
     version="2023",
+    memory_checked="nothing",
     sequence_parallel=False,
     vocabulary_multiple=1,
     kernels="pytorch",
@@ -91,10 +94,14 @@ DEEPSPEED_TRAINER = replace(
 )
 """Hugging Face's Trainer on DeepSpeed ZeRO."""
 
-TORCHTUNE = replace(NATIVE, name="torchtune", version="0.3 to 0.5", schedules=())
+TORCHTUNE = replace(
+    NATIVE, name="torchtune", version="0.3 to 0.5", schedules=(), memory_checked="nothing"
+)
 """torchtune's recipes: one device, or FSDP2."""
 
-LITGPT = replace(NATIVE, name="litgpt", version="2023 to 2024", schedules=())
+LITGPT = replace(
+    NATIVE, name="litgpt", version="2023 to 2024", schedules=(), memory_checked="nothing"
+)
 """LitGPT on Lightning Fabric: one device, or FSDP1."""
 
 __all__ = [

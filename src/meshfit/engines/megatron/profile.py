@@ -141,6 +141,7 @@ MEGATRON = EngineProfile(
     vocabulary_multiple=128,
     vocabulary_multiple_per_rank=True,
     has_memory_model=True,
+    memory_checked="records",
     memory_model="megatron",
     gathers_logits=False,
     saves_gathered_inputs=False,

@@ -62,6 +62,7 @@ NATIVE = EngineProfile(
     zero_stages=(0, 1, 2, 3),
     recompute=("none", "full"),
     has_memory_model=True,
+    memory_checked="peaks",
     recomputes_what_is_needed=True,
     host_s_per_layer=HOST_S_PER_LAYER,
     tensor_parallel_host_s_per_layer=TENSOR_PARALLEL_HOST_S_PER_LAYER,

@@ -114,6 +114,7 @@ TORCHTITAN = EngineProfile(
     option_names=OPTION_NAMES,
     recomputes_what_is_needed=True,
     has_memory_model=True,
+    memory_checked="peaks",
     norm_kernel="fused",
     compiles=True,
     loss="fused",

@@ -23,13 +23,15 @@ def read(row: TruthRow) -> RowJob:
         NotModelledError: something that is needed is not stated or not known.
     """
     job = assemble(row, _CONVENTIONS)
-    return replace(job, layout=_cut_local_batch(job.layout))
+    if job.layout.pp == 1:
+        return job
+    layout = _cut_local_batch(job.layout)
+    said = f"micro-batches: of {layout.micro_batch_size}, one a pipeline rank"
+    return replace(job, layout=layout, assumed=(said, *job.assumed))
 
 
 def _cut_local_batch(layout: LayoutSpec) -> LayoutSpec:
     """One micro-batch for each pipeline rank."""
-    if layout.pp == 1:
-        return layout
     return replace(layout, micro_batch_size=max(1, layout.micro_batch_size // layout.pp))
 
 
