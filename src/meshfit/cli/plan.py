@@ -20,7 +20,8 @@ from meshfit.errors import InputError
 from meshfit.funnel.checking import require_legal
 from meshfit.funnel.explaining import explain_document
 from meshfit.funnel.plan_document import plan_document, unranked_document
-from meshfit.funnel.planning import legal_space, make_plan
+from meshfit.funnel.planning import Plan, legal_space, make_plan
+from meshfit.funnel.sensitivity import sensitivity_document
 from meshfit.funnel.timeline import write_timeline
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
@@ -28,6 +29,7 @@ from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.coverage import why_not_covered
 from meshfit.report.documents import PlanDocument
 from meshfit.report.explain import explain_view
+from meshfit.report.sensitivity import sensitivity_view
 from meshfit.report.tables import plan_view
 
 NOTHING_FITS = 1
@@ -51,6 +53,13 @@ def plan(
             "ui.perfetto.dev.",
         ),
     ] = None,
+    sensitivity: Annotated[
+        bool,
+        typer.Option(
+            "--sensitivity",
+            help="Show how step time and order of the leaders change with what one can only assume.",
+        ),
+    ] = False,
     layout: LayoutText = None,
     assume: AssumeText = None,
     calibration: CalibrationFile = None,
@@ -70,6 +79,8 @@ def plan(
     document = space.document
     if explain:
         document["explain"] = explain_document(read, _looked_at(read, layout, space))
+    if sensitivity:
+        document["sensitivity"] = sensitivity_document(_ranked_plan(space, why))
     if timeline is not None:
         write_timeline(read, _looked_at(read, layout, space), timeline)
     if as_json:
@@ -78,17 +89,19 @@ def plan(
         stdout.print(plan_view(document, top=top))
         if explain:
             stdout.print(explain_view(document["explain"]))
+        if sensitivity:
+            stdout.print(sensitivity_view(document["sensitivity"]))
     if not space.fits:
         raise typer.Exit(NOTHING_FITS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Space:
-    """What is shown of a job's space; ``some`` is one of its layouts, the best where it is ranked."""
+    """What is shown of a job's space; ``some`` is one of its layouts, the best where there is a plan."""
 
     document: PlanDocument
     some: LayoutSpec
-    is_ranked: bool
+    plan: Plan | None = None
     fits: bool = True
 
 
@@ -97,7 +110,7 @@ def _ranked(job: Job, top: int) -> _Space:
     return _Space(
         document=plan_document(made, top=top),
         some=made.layout(int(made.order[0])),
-        is_ranked=True,
+        plan=made,
         fits=len(made.fitting_order()) > 0,
     )
 
@@ -110,16 +123,21 @@ def _counted(job: Job, why: str) -> _Space:
     return _Space(
         document=unranked_document(job, space, seconds=seconds, why=why),
         some=space.candidates.layout(0),
-        is_ranked=False,
     )
+
+
+def _ranked_plan(space: _Space, why: str | None) -> Plan:
+    if space.plan is None:
+        raise InputError(f"--sensitivity compares ranked layouts, and none are ranked: {why}")
+    return space.plan
 
 
 def _looked_at(job: Job, layout: str | None, space: _Space) -> LayoutSpec:
     """The layout asked for; else the best, or where none is ranked the job's own."""
-    if job.layout is not None and (layout is not None or not space.is_ranked):
+    if job.layout is not None and (layout is not None or space.plan is None):
         require_legal(job, job.layout)
         return job.layout
-    if not space.is_ranked:
+    if space.plan is None:
         raise InputError(
             f"--explain and --timeline take the layout from --layout or from the job, as {job.model.name} is not "
             f"ranked; one that is legal: --layout {space.some.label}"

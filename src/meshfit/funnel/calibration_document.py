@@ -7,6 +7,7 @@ import numpy as np
 from meshfit.funnel.calibrating import Learned
 from meshfit.funnel.planning import Plan, verdicts_of
 from meshfit.predict.calibration import Correction, formula_only
+from meshfit.record.residuals import default_calibration_path
 
 CORRECTIONS = ("compute", "collectives", "step_time", "memory")
 LEADERS = 10
@@ -27,9 +28,11 @@ def calibration_document(plan: Plan) -> dict[str, Any] | None:
 
 
 def learned_document(learned: Learned) -> dict[str, Any]:
-    """The file, its rows, and the factor of every kind of term."""
+    """The file (``default``: the person's own, which no one had to name), its rows, and the factor of
+    every kind of term."""
     return {
         "file": str(learned.file),
+        "default": learned.file == default_calibration_path(),
         "rows": learned.rows,
         "left_out": learned.left_out,
         "factors": {name: _correction(getattr(learned.calibration, name)) for name in CORRECTIONS},

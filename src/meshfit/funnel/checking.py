@@ -6,6 +6,8 @@ from typing import Any
 
 from meshfit.engines import PROFILES
 from meshfit.errors import InputError
+from meshfit.funnel.calibrating import learn
+from meshfit.funnel.calibration_document import learned_document
 from meshfit.funnel.estimating import estimating_profile, stand_in_note, why_not_modelled
 from meshfit.funnel.planning import estimate_candidates
 from meshfit.job.spec import Job
@@ -173,6 +175,7 @@ def _predicted(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         "tokens_per_s": prediction.tokens_per_s,
         "useful_tokens_per_s": useful * prediction.tokens_per_s,
         "binding": prediction.binding,
+        "calibration": None if job.calibration is None else learned_document(learn(job)),
         "groups": [group.as_json() for group in placed],
         "advice": [] if verdict == "fits" else _advice(job, layout, prediction.memory_total.high),
     }

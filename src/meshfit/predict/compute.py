@@ -157,7 +157,8 @@ def _shape(matmul: Matmul, group: LayoutGroup) -> _Shape:
         cut = experts_tp(group) * ones
         count = matmul.experts / group.candidates.ep
         rows = columns.tokens * matmul.used * cut / columns.tp / count
-        rows = rows * group.training.runtime.expert_imbalance
+        imbalance = group.training.runtime.expert_imbalance
+        rows = rows * np.where(group.candidates.ep > 1, imbalance, 1.0)
     return _Shape(
         rows=rows,
         inputs=matmul.inputs / (cut if matmul.split == "row" else ones),

@@ -21,11 +21,13 @@ _NAMES = {
 
 def calibration_view(calibration: Mapping[str, Any]) -> RenderableType:
     """The file, the factor of every kind of term, and leaders that stood elsewhere without them."""
+    if not calibration["rows"] and calibration["default"]:
+        return Text("", end="")
     parts: list[RenderableType] = [calibration_line(calibration)]
     learned = {name: found for name, found in calibration["factors"].items() if found["layouts"]}
     if learned:
         parts.append(_factors_table(learned))
-    parts += [Text(line) for line in _moved(calibration["order"])]
+    parts += [Text(line) for line in _moved(calibration.get("order", []))]
     return Group(*parts)
 
 

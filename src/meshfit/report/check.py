@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshfit.breakdown import MEMORY_CATEGORIES
+from meshfit.report.calibration import calibration_view
 from meshfit.report.tables import violations_list, warnings_list
 from meshfit.units import format_bytes, format_duration, format_percent
 
@@ -25,6 +26,8 @@ def check_view(document: Mapping[str, Any], *, groups: bool = False) -> Renderab
         parts.append(warnings_list(document["warnings"]))
     if document.get("engines"):
         parts.append(engines_table(document["engines"]))
+    if document.get("calibration"):
+        parts.append(calibration_view(document["calibration"]))
     parts += [Text(f"• {line}") for line in (*document["advice"], *document["notes"])]
     if groups and document.get("groups"):
         parts.append(_groups_table(document["groups"]))

@@ -85,6 +85,7 @@ class PlanDocument(TypedDict):
     headroom: NotRequired[float]
     notes: NotRequired[list[str]]
     explain: NotRequired[dict[str, Any]]
+    sensitivity: NotRequired[list[dict[str, Any]]]
     calibration: NotRequired[dict[str, Any]]
     """The file of measured runs, factors by kind of term, and the ``order`` without them."""
 
