@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,13 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict]:
 @pytest.fixture(scope="module")
 def fake() -> dict[int, dict]:
     """Rank -> case -> what a dry run found."""
-    return {
-        rank: json.loads(run(["tests.dryrun.fake_session", str(rank)]).splitlines()[-1])
-        for rank in (0, LAST_RANK)
-    }
+    ranks = (0, LAST_RANK)
+    with ThreadPoolExecutor() as pool:
+        outputs = pool.map(lambda rank: run(["tests.dryrun.fake_session", str(rank)]), ranks)
+        return {
+            rank: json.loads(output.splitlines()[-1])
+            for rank, output in zip(ranks, outputs, strict=True)
+        }
 
 
 PAIRS = [(case, rank) for case in COMPARED for rank in ranks_compared(case)]
