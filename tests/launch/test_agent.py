@@ -16,3 +16,23 @@ def test_torchrun_takes_a_free_port_restarts_nothing_and_redirects_every_rank() 
         "--redirects=3",
         "--log-dir=logs",
     } <= set(command)
+
+
+def test_of_several_hosts_the_first_holds_the_rendezvous_that_all_name_alike() -> None:
+    def command(*, is_first_host: bool) -> list[str]:
+        return torchrun_command(
+            num_ranks=2,
+            endpoint="node1:29400",
+            log_dir="logs",
+            module="m",
+            arguments=[],
+            num_hosts=3,
+            is_first_host=is_first_host,
+            launch="name",
+        )
+
+    first, other = command(is_first_host=True), command(is_first_host=False)
+    assert {"--nnodes=3", "--nproc-per-node=2", "--rdzv-id=name"} <= set(first)
+    [settings] = set(first) - set(other)
+    assert settings.endswith(",is_host=1")
+    assert settings.replace("is_host=1", "is_host=0") in other

@@ -30,3 +30,11 @@ def test_rank_files_are_found_by_rank_in_torchruns_log_folders(tmp_path: Path) -
         11: "rank 11",
     }
     assert files.rank_files("error.json") == {}
+
+
+def test_every_host_has_streams_of_its_own_and_the_first_ones_come_first(tmp_path: Path) -> None:
+    files = start_empty(tmp_path / "run")
+    for host in range(3):
+        for path in files.torchrun_streams(host):
+            path.write_text(str(host))
+    assert [path.read_text() for path in files.torchrun_errors()] == ["0", "1", "2"]

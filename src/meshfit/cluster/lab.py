@@ -51,17 +51,14 @@ def read_lab(file: LabFile, source: str) -> LabSpec:
             raise InputError(
                 f"{source}: {shown(host)} is no host name: up to 40 of a-z, 0-9 and -, as in node1"
             )
-    rate, latency_s = _rate(file.between), parse_duration(file.latency or 0.0)
-    if not rate > 0 or latency_s < 0:
-        raise InputError(
-            f"{source}: between {file.between!r} must be greater than 0, and latency "
-            f"{file.latency!r} must not be negative"
-        )
+    rate = _rate(file.between)
+    if not rate > 0:
+        raise InputError(f"{source}: between {file.between!r} must be greater than 0")
     return LabSpec(
         hosts=hosts,
         ranks_per_host=file.ranks_per_host,
         between_bytes_per_s=rate,
-        latency_s=latency_s,
+        latency_s=parse_duration(file.latency or 0.0),
     )
 
 
@@ -70,9 +67,11 @@ def read_lab_block(block: Any, source: str) -> LabSpec:
     return read_lab(validate(LabBlock, block, source).lab, source)
 
 
-def lab_that_is_up(path: Path = UP_FILE) -> LabSpec | None:
+def lab_that_is_up() -> LabSpec | None:
     """The lab that is up on this machine; None when there is none."""
-    return read_lab_block(read_yaml_mapping(path), str(path)) if path.exists() else None
+    if not UP_FILE.exists():
+        return None
+    return read_lab_block(read_yaml_mapping(UP_FILE), str(UP_FILE))
 
 
 def require_lab_up() -> LabSpec:

@@ -191,7 +191,7 @@ def _remove() -> list[str]:
 def _namespaces_found() -> list[str]:
     """Network namespaces of this machine that are a lab's."""
     names = (line.split()[0] for line in _run(("ip", "netns", "list")).splitlines() if line)
-    return [name for name in names if name.startswith(PREFIX)]
+    return sorted(name for name in names if name.startswith(PREFIX))
 
 
 def _pids(names: Iterable[str]) -> list[int]:

@@ -22,7 +22,7 @@ def require_placement(expected: Sequence[str]) -> None:
     """
     if not expected:
         return
-    found = _host_names()
+    found = host_names()
     if found != list(expected):
         raise PlacementError(misplacement(expected, found))
 
@@ -40,7 +40,7 @@ def misplacement(expected: Sequence[str], found: Sequence[str]) -> str:
     return message
 
 
-def _host_names() -> list[str]:
+def host_names() -> list[str]:
     """Host name of every rank, by rank."""
     mine = socket.gethostname()
     if not dist.is_initialized():
