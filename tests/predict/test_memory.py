@@ -11,6 +11,7 @@ from meshfit.predict.activations import autocast
 from meshfit.predict.memory import MOMENTS, rank_memory
 from meshfit.predict.parameters import rank_parameters
 from meshfit.workload.counts import total_parameters
+from meshfit.workload.training import RuntimeSpec
 from tests.predict.builders import BF16, FP32, group, llama, llama_8b, pipeline, training
 
 GIB = 2**30
@@ -198,3 +199,24 @@ def test_every_category_is_at_least_zero(keys, precision):
     for shape in of.pipeline.ranks:
         for values in rank_memory(shape, of).categories.values():
             assert (values >= 0).all()
+
+
+@pytest.mark.parametrize(("micro_batches", "share"), [(1, 0.0), (2, 1.0)])
+def test_an_optimizer_in_backward_keeps_no_gradients_of_a_step_of_one_micro_batch(
+    micro_batches, share
+):
+    runtime = RuntimeSpec(optimizer_in_backward=True)
+    keys = {"global_batch_size": micro_batches, "precision": BF16}
+    usual = memory(llama_8b(), training(**keys), {"recompute": "full"})
+    freed = memory(llama_8b(), training(**keys, runtime=runtime), {"recompute": "full"})
+    assert freed.categories["gradients"][0] == share * usual.categories["gradients"][0]
+    assert usual.categories["gradients"][0] == 4 * total_parameters(llama_8b())
+
+
+def test_a_paged_optimizer_has_its_states_on_the_host():
+    spec = training(global_batch_size=1, precision=BF16)
+    paged = replace(spec, runtime=RuntimeSpec(paged_optimizer=True))
+    usual, moved = (memory(llama_8b(), one, {}) for one in (spec, paged))
+    assert moved.categories["optimizer"][0] == 0
+    assert moved.host[0] == usual.categories["optimizer"][0] == 8 * total_parameters(llama_8b())
+    assert moved.categories["parameters"] == usual.categories["parameters"]

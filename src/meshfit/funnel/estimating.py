@@ -26,10 +26,11 @@ MODELLED_KEYS = {
 
 def estimating_profile(profile: EngineProfile) -> EngineProfile:
     """The profile that memory and time are predicted with: the engine's own where it has a memory
-    model, else the native one with the engine's rank order."""
+    model, else the native one with the engine's rank order, which nothing here was checked against."""
     if profile.has_memory_model:
         return profile
-    return replace(engine_profile(STAND_IN), rank_order=profile.rank_order)
+    stand_in = engine_profile(STAND_IN)
+    return replace(stand_in, rank_order=profile.rank_order, memory_checked="nothing")
 
 
 def stand_in_note(profile: EngineProfile) -> str | None:

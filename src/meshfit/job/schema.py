@@ -87,6 +87,8 @@ class RuntimeFile(Strict):
     overlap_tensor_parallel: bool | None = None
     fused_gradient_accumulation: bool | None = None
     bucket: str | Count | None = None
+    optimizer_in_backward: bool = False
+    paged_optimizer: bool = False
     communication_sms: Fraction | None = None
     expert_imbalance: Annotated[float, Field(ge=1, lt=1e6)] = 1.0
 

@@ -71,7 +71,7 @@ class RankMemory:
 def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     """Memory of one pipeline rank at its peak, for every layout of ``group``."""
     held = in_flight(group.pipeline, shape.rank, group.columns.micro_batches)
-    states, on_host = on_device(state_bytes(shape, group), group.columns)
+    states, on_host = on_device(state_bytes(shape, group), group)
     at = {
         "gradients": _gradients(group, held, states),
         "activations": activation_moments(shape, group, held),

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.adapters import base_bytes
-from meshfit.predict.columns import StepColumns
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.held import Held, Parameters, rank_held
 from meshfit.predict.schedule import RankShape
@@ -34,7 +33,8 @@ def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
     ``N / tp * (parameter / D23 + gradient / D23 + moments / D123)``, with D the ranks over which
     the ZeRO stages named divide (1910.02054, section 5); for experts tp is ep x etp, and D what is
     left of the ranks that these are taken from. Frozen weights have neither gradient nor moments.
-    Padding of shards is ignored.
+    Padding of shards is ignored. An optimizer that steps in backward leaves no gradient but the one at
+    hand (``predict.temporaries``).
     """
     columns, training = group.columns, group.training
     precision, adapter = training.precision, training.adapter
@@ -43,25 +43,33 @@ def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
     return StateBytes(
         parameters=trained * precision.parameter_bytes
         + frozen_bytes(held, training).on_shard(columns, columns.shards_parameters),
-        gradients=trained * precision.gradient_bytes,
+        gradients=np.where(_steps_in_backward(group), 0.0, trained * precision.gradient_bytes),
         optimizer=_moment_bytes(held, training).on_shard(columns, columns.shards_optimizer),
     )
 
 
-def on_device(states: StateBytes, columns: StepColumns) -> tuple[StateBytes, FloatArray]:
+def _steps_in_backward(group: LayoutGroup) -> BoolArray:
+    return np.asarray(
+        group.training.runtime.optimizer_in_backward & (group.columns.micro_batches == 1)
+    )
+
+
+def on_device(states: StateBytes, group: LayoutGroup) -> tuple[StateBytes, FloatArray]:
     """What of the states is on the accelerator between uses, and the bytes on the host.
 
     Offloaded states (FSDP2's ``CPUOffloadPolicy``) are copied over shard by shard as units are
-    gathered, and the optimizer steps on the host.
+    gathered, and the optimizer steps on the host. A paged optimizer's states count on the host: the
+    driver brings over what is in use where the accelerator has room.
     """
-    away = columns.offloads_states
-    whole = states.parameters + states.gradients + states.optimizer
+    away = group.columns.offloads_states
+    pages = away | group.training.runtime.paged_optimizer
+    whole = states.parameters + states.gradients
     here = StateBytes(
         parameters=np.where(away, 0.0, states.parameters),
         gradients=np.where(away, 0.0, states.gradients),
-        optimizer=np.where(away, 0.0, states.optimizer),
+        optimizer=np.where(pages, 0.0, states.optimizer),
     )
-    return here, np.where(away, whole, 0.0)
+    return here, np.where(away, whole, 0.0) + np.where(pages, states.optimizer, 0.0)
 
 
 def frozen_bytes(held: Held, training: TrainingSpec) -> Parameters:

@@ -93,6 +93,8 @@ def runtime_of(row: TruthRow) -> RuntimeSpec:
         overlap_tensor_parallel=_tensor_parallel_overlap(row),
         fused_gradient_accumulation=row.flag("grad_accum_fusion"),
         bucket_bytes=_bucket_bytes(row),
+        optimizer_in_backward="in backward" in row.text("optimizer"),
+        paged_optimizer="paged" in row.text("optimizer"),
     )
 
 

@@ -98,6 +98,10 @@ class RuntimeSpec:
         fused_gradient_accumulation: whether weight gradients are added to the main gradient by the
             matmul itself.
         bucket_bytes: of a data-parallel bucket.
+        optimizer_in_backward: whether each parameter is updated as soon as backward has its gradient,
+            which is freed at once; only where a step is one micro-batch.
+        paged_optimizer: whether optimizer states lie in memory that the driver moves between
+            accelerator and host (bitsandbytes' paged optimizers).
         communication_sms: share of the accelerator that communication kernels take, 0-1.
         expert_imbalance: tokens of the fullest expert-parallel rank over an even share.
     """
@@ -115,6 +119,8 @@ class RuntimeSpec:
     overlap_tensor_parallel: bool | None = None
     fused_gradient_accumulation: bool | None = None
     bucket_bytes: int | None = None
+    optimizer_in_backward: bool = False
+    paged_optimizer: bool = False
     communication_sms: float | None = None
     expert_imbalance: float = 1.0
 

@@ -88,5 +88,20 @@ def test_deepspeed_keeps_gradients_in_sixteen_bits():
 
 def test_fine_tuning_recipes_keep_pure_bf16_and_checkpoint_by_their_own_defaults():
     assert job("torchtune", recompute="").layout.recompute == "full"
+
+
+def test_torchtunes_recipe_of_8b_on_one_device_pages_its_optimizer_and_steps_in_backward():
+    keys = {"n_gpus": "1", "dp": "1", "task": "sft-full", "model": "llama3.1-8b"}
+    unstated, stated = (job("torchtune", **keys, optimizer=name) for name in ("", "AdamW"))
+    assert unstated.training.optimizer == "adamw_8bit"
+    assert unstated.training.runtime.paged_optimizer
+    assert unstated.training.runtime.optimizer_in_backward
+    assert not stated.training.runtime.paged_optimizer
+
+
+def test_torchtunes_loss_is_in_chunks_but_in_the_rows_that_come_before_it():
+    rows = ("llama3-8b lora", "+Compile", "+Chunked CE")
+    found = [job("torchtune", source_loc=words).training.runtime.loss for words in rows]
+    assert found == ["chunked", "plain", "chunked"]
     assert job("LitGPT", recompute="").layout.recompute == "none"
     assert job("LitGPT").training.precision.name == "bf16"
