@@ -16,22 +16,24 @@ from meshfit.validate.scores import score_figures
 SUBSET = Path(__file__).with_name("data") / "training_subset.csv"
 
 MEMORY = {
-    "megatron_golden/dense": (0.01, 0.05),
-    "torchtitan/dense": (0.04, 0.12),
-    "torchao_torchtitan/dense": (0.03, 0.08),
-    "bigscience_v100/dense": (0.10, 0.25),
+    "megatron_golden/dense": (0.01, 0.03),
+    "torchtitan/dense": (0.05, 0.12),
+    "torchao_torchtitan/dense": (0.025, 0.06),
+    "bigscience_v100/dense": (0.08, 0.18),
 }
 """Shelf -> largest median and largest 90th percentile."""
 TIME = {
-    "mosaic_llmfoundry/dense": (0.08, 0.18),
-    "nvidia_dgxc/dense": (0.10, 0.20),
-    "nvidia_nemo_docs/dense": (0.10, 0.20),
-    "megatron_papers_readme/dense": (0.12, 0.40),
-    "torchtitan/dense": (0.10, 0.25),
-    "internevo/dense": (0.08, 0.15),
-    "bigscience_v100/dense": (0.25, 0.55),
+    "mosaic_llmfoundry/dense": (0.08, 0.12),
+    "nvidia_dgxc/dense": (0.08, 0.20),
+    "nvidia_nemo_docs/dense": (0.08, 0.15),
+    "megatron_papers_readme/dense": (0.08, 0.30),
+    "torchtitan/dense": (0.06, 0.22),
+    "internevo/dense": (0.06, 0.14),
+    "bigscience_v100/dense": (0.18, 0.50),
 }
-NOT_MODELLED = 8
+COVERED = (0.65, 0.92)
+"""Share of the rows that 80 % intervals may hold; the table they come from asks for 75 to 90 %."""
+NOT_MODELLED = 6
 """Rows at most: of frameworks or sizes that are not stated."""
 
 
@@ -59,18 +61,27 @@ def test_step_time_of_a_family_stays_within_its_error(scores, shelf):
     assert scores.time[shelf].p90 <= p90
 
 
+@pytest.mark.parametrize("quantity", ["memory", "time"])
+def test_intervals_hold_about_as_many_rows_as_they_claim(scores, quantity):
+    low, high = COVERED
+    assert low <= getattr(scores, quantity)["all"].coverage <= high
+
+
 def test_what_ran_out_of_memory_is_mostly_caught(scores):
     assert scores.fits.oom_rows == 8
-    assert scores.fits.oom_caught >= 6
+    assert scores.fits.oom_caught >= 7
 
 
 def test_what_ran_is_mostly_kept(scores):
-    assert scores.fits.ok_kept >= 0.85 * scores.fits.ok_rows
+    assert scores.fits.ok_kept >= 0.96 * scores.fits.ok_rows
+    assert scores.fits.full_agree >= 0.9 * scores.fits.full_rows
 
 
 def test_most_pairs_are_ordered_as_measured(scores):
     assert scores.order.pairs >= 10
-    assert scores.order.pairs_right > 0.5
+    assert scores.order.pairs_right >= 0.85
+    assert scores.order_wide.pairs >= 20
+    assert scores.order_wide.pairs_right >= 0.75
 
 
 def test_few_rows_are_not_modelled(scores):
