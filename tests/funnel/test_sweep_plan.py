@@ -19,7 +19,7 @@ def test_a_port_and_a_budget_decide_no_result(tmp_path):
 
 def test_a_run_of_one_layout_is_no_fit_and_not_that_of_another(tmp_path):
     job = read_small_job(tmp_path)
-    assert len({plan_hash(job), plan_hash(job, only=DDP), plan_hash(job, only=FSDP2)}) == 3
+    assert len({plan_hash(job), plan_hash(job, only=[DDP]), plan_hash(job, only=[FSDP2])}) == 3
 
 
 def test_text_counts_by_content_wherever_it_lies(tmp_path):

@@ -53,6 +53,7 @@ class FitEnd:
     document: FitDocument
     folder: RunFolder
     choice: Choice
+    candidates: tuple[MeasuredCandidate, ...]
 
 
 def fit(job: Job, *, out: Path | None, console: Console) -> FitEnd:
@@ -76,9 +77,22 @@ def run_one(job: Job, *, out: Path | None, console: Console) -> FitEnd:
     layout = job.layout
     if layout is None:
         raise InputError("no layout to run: give `layout:` in the job or --layout tp=4,pp=2")
-    require_legal(job, layout)
-    key = plan_hash(job, only=layout)
-    return _sweep(job, key, lambda: ([layout], {}), out=out, console=console)
+    return fit_layouts(job, [layout], out=out, console=console)
+
+
+def fit_layouts(
+    job: Job, layouts: Sequence[LayoutSpec], *, out: Path | None, console: Console
+) -> FitEnd:
+    """Given layouts instead of a shortlist, run, proved and compared.
+
+    Raises:
+        InputError: one of them is illegal, or as ``fit``.
+        RunError: what every launch rests on failed.
+    """
+    for layout in layouts:
+        require_legal(job, layout)
+    key = plan_hash(job, only=layouts)
+    return _sweep(job, key, lambda: (list(layouts), {}), out=out, console=console)
 
 
 def _sweep(
@@ -198,7 +212,7 @@ def _conclude(job: Job, plan: SweepPlan, end: SweepEnd, folder: RunFolder) -> Fi
     folder.page.write_text(render_page(document), encoding="utf-8")
     if choice.winner is not None:
         export_winner(job, choice.winner, folder)
-    return FitEnd(document=document, folder=folder, choice=choice)
+    return FitEnd(document=document, folder=folder, choice=choice, candidates=tuple(candidates))
 
 
 def _remember(job: Job, candidates: Sequence[MeasuredCandidate], plan_hash: str) -> list[str]:

@@ -20,10 +20,10 @@ from meshfit.record.schema import PlannedLayout, SweepPlan
 from meshfit.workload.corpus import Corpus, open_corpus
 
 
-def plan_hash(job: Job, *, only: LayoutSpec | None = None) -> str:
+def plan_hash(job: Job, *, only: Sequence[LayoutSpec] | None = None) -> str:
     """Identity of everything that decides a sweep's result; equal hashes may share rows.
 
-    ``only`` is the layout of a run of one layout, None for a shortlist. Text goes in by its
+    ``only`` are the layouts of a run of given ones, None for a shortlist. Text goes in by its
     content, wherever it lies; given weights by names, sizes and times of change.
 
     Raises:
@@ -38,7 +38,7 @@ def plan_hash(job: Job, *, only: LayoutSpec | None = None) -> str:
         "lab": asdict(job.topology.lab) if job.topology.lab else None,
         "engine": job.profile.name,
         "baseline": job.baseline.as_full_json() if job.baseline else None,
-        "only": only.as_full_json() if only else None,
+        "only": [layout.as_full_json() for layout in only] if only else None,
         "version": __version__,
     }
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
