@@ -112,7 +112,8 @@ def test_a_layout_that_does_not_fit_comes_with_changes_that_would_make_it_fit(wr
     document = check_document(job, job.layout)
     assert document["verdict"] == "does_not_fit"
     missing, *changes = document["advice"]
-    assert "are needed; with 10.0% headroom" in missing
+    assert missing.startswith("a rank needs ")
+    assert "; with 10.0% headroom at most " in missing
     assert changes
     assert all(change.startswith("fits with ") for change in changes)
 
@@ -130,10 +131,11 @@ def test_an_illegal_layout_comes_with_legal_ones_near_it(write):
     assert {"tp": 2, "sp": False, "pp": 3} in [
         {key: value for key, value in one.items() if key != "schedule"} for one in offered
     ]
-    assert document["advice"] == [
-        "nearest legal layouts: "
-        + "; ".join(layout_of_keys(one, job.profile).label for one in offered)
-    ]
+    *single, nearest = document["advice"]
+    assert nearest == "nearest legal layouts: " + "; ".join(
+        layout_of_keys(one, job.profile).label for one in offered
+    )
+    assert single == [f"legal with {change['words']}" for change in document["changes"]]
     for keys in offered:
         assert broken_rules(job, layout_of_keys(keys, job.profile)) == ()
 

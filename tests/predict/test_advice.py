@@ -1,5 +1,6 @@
 from meshfit.engines.native.profile import NATIVE
 from meshfit.mesh.candidates import Candidates
+from meshfit.mesh.changes import single_changes
 from meshfit.mesh.spec import make_layout
 from meshfit.predict.advice import changes_that_fit
 from meshfit.predict.estimate import estimate
@@ -9,11 +10,16 @@ SPEC = training(sequence_length=8192, global_batch_size=64, precision=BF16)
 
 
 def changes(keys, **options):
+    topology, layout = cluster(**options), make_layout(keys)
+    every = single_changes(
+        layout, num_ranks=topology.num_accelerators, num_hidden_layers=32, profile=NATIVE
+    )
     return changes_that_fit(
-        make_layout(keys),
+        layout,
+        every,
         model=llama_8b(),
         training=SPEC,
-        topology=cluster(**options),
+        topology=topology,
         profile=NATIVE,
         headroom_fraction=0.1,
     )
@@ -39,3 +45,19 @@ def test_every_change_keeps_the_world_size_and_fits_as_predicted():
 
 def test_nothing_is_advised_where_no_single_change_fits():
     assert changes({"dp_shard": 8, "micro_batch_size": 2}, memory_bytes=2**30) == ()
+
+
+def high_bytes(keys):
+    one = Candidates.from_layouts([make_layout(keys)])
+    return float(estimate(llama_8b(), SPEC, cluster(), one, NATIVE).memory_high_bytes[0])
+
+
+def test_a_pipeline_whose_first_stage_is_fullest_fits_with_layers_moved_off_it():
+    keys = {"pp": 4, "dp_replicate": 2, "recompute": "full"}
+    moved = keys | {"stage_layers": [7, 9, 9, 7]}
+    assert high_bytes(moved) < high_bytes(keys)
+    between = (high_bytes(keys) + high_bytes(moved)) / 2 / 0.9
+    found = {change.words: change for change in changes(keys, memory_bytes=int(between))}
+    words = "one layer less on the first and last stage, stage_layers=7:9:9:7"
+    assert found[words].layout == make_layout(moved)
+    assert str(found[words]).startswith("fits with one layer less on the first and last stage")

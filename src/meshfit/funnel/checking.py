@@ -6,6 +6,13 @@ from typing import Any
 
 from meshfit.engines import PROFILES
 from meshfit.errors import InputError
+from meshfit.funnel.advising import (
+    changes_to_be_legal,
+    changes_to_fit,
+    fitting_change,
+    legal_change,
+    what_is_needed,
+)
 from meshfit.funnel.calibrating import learn
 from meshfit.funnel.calibration_document import learned_document
 from meshfit.funnel.estimating import estimating_profile, stand_in_note, why_not_modelled
@@ -19,9 +26,7 @@ from meshfit.mesh.neighbour import Neighbours
 from meshfit.mesh.rules import Violation, violations, warnings
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.advice import changes_that_fit
 from meshfit.predict.verdict import VERDICTS
-from meshfit.units import format_bytes, format_percent
 
 EXIT_CODES = {"fits": 0, "tight": 0, "does_not_fit": 1, "invalid": 2, None: 0}
 """What the command ends with, by verdict (None: legal, and memory could not be predicted)."""
@@ -71,6 +76,7 @@ def _near(search: SearchSpec, layout: LayoutSpec) -> SearchSpec:
 def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     """What ``check --json`` prints: the verdict, all violations, memory per stage, time by term.
 
+    ``changes`` are single ones that make the layout legal, or make it fit, and ``advice`` says them.
     ``nearest_layouts`` are legal ones near an illegal one, with different degrees. ``warnings`` have
     the keys of violations and leave a layout legal. ``estimated_with`` names the
     profile that memory and time were predicted with. A legal layout that cannot be predicted has no
@@ -90,17 +96,23 @@ def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         "memory": None,
         "time": None,
         "advice": [],
+        "changes": [],
         "nearest_layouts": [],
         "estimated_with": None,
         "absent": {},
     }
     if broken:
+        changes = changes_to_be_legal(job, layout)[:MOST_CHANGES]
         legal = legal_neighbours(job, layout)
-        document["nearest_layouts"] = [one.as_json() for one in legal]
-        advice = (
-            [f"nearest legal layouts: {'; '.join(one.label for one in legal)}"] if legal else []
-        )
-        return document | {"verdict": "invalid", "advice": advice}
+        advice = [f"legal with {change.words}" for change in changes]
+        if legal:
+            advice.append(f"nearest legal layouts: {'; '.join(one.label for one in legal)}")
+        return document | {
+            "verdict": "invalid",
+            "changes": [legal_change(change) for change in changes],
+            "nearest_layouts": [one.as_json() for one in legal],
+            "advice": advice,
+        }
     reason = why_not_modelled(job, layout)
     if reason is not None:
         absent = dict.fromkeys(("verdict", "memory", "time"), reason)
@@ -160,6 +172,8 @@ def _predicted(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     capacity = job.topology.accelerator.memory_bytes
     useful = job.training.useful_tokens_per_step / job.training.tokens_per_step
     profile = estimating_profile(job.profile)
+    changes = [] if verdict == "fits" else changes_to_fit(job, layout)[:MOST_CHANGES]
+    missing = [] if verdict == "fits" else [what_is_needed(job, layout, estimates, 0)]
     placed = describe_groups(layout, job.topology, job.profile.rank_order, job.profile.expert_fold)
     return {
         "verdict": verdict,
@@ -177,26 +191,6 @@ def _predicted(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         "binding": prediction.binding,
         "calibration": None if job.calibration is None else learned_document(learn(job)),
         "groups": [group.as_json() for group in placed],
-        "advice": [] if verdict == "fits" else _advice(job, layout, prediction.memory_total.high),
+        "changes": [fitting_change(change) for change in changes],
+        "advice": [*missing, *map(str, changes)],
     }
-
-
-def _advice(job: Job, layout: LayoutSpec, high_bytes: float) -> list[str]:
-    """What is missing for the layout to fit, and the single changes that would make it fit."""
-    capacity_bytes, headroom = job.topology.accelerator.memory_bytes, job.headroom_fraction
-    allowed = (1 - headroom) * capacity_bytes
-    missing = (
-        f"up to {format_bytes(high_bytes)} of {format_bytes(capacity_bytes)} are needed; with "
-        f"{format_percent(headroom)} headroom at most {format_bytes(allowed)} may be"
-    )
-    if not job.profile.has_memory_model:
-        return [missing]
-    changes = changes_that_fit(
-        layout,
-        model=job.model,
-        training=job.training,
-        topology=job.topology,
-        profile=job.profile,
-        headroom_fraction=headroom,
-    )
-    return [missing, *map(str, changes[:MOST_CHANGES])]

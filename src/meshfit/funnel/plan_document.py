@@ -5,6 +5,7 @@ from typing import Any
 from meshfit.funnel.calibration_document import calibration_document
 from meshfit.funnel.estimating import stand_in_note
 from meshfit.funnel.examples import message_of
+from meshfit.funnel.left_behind import asked_documents, too_large_documents
 from meshfit.funnel.planning import Plan
 from meshfit.funnel.stages import stage_notes
 from meshfit.job.spec import Job
@@ -48,6 +49,8 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
             for index in shown
         ],
     )
+    document["asked"] = asked_documents(plan)
+    document["too_large"] = too_large_documents(plan)
     if (calibration := calibration_document(plan)) is not None:
         document["calibration"] = calibration
     return document

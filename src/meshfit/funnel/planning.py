@@ -50,6 +50,11 @@ class Plan:
     def verdict(self, index: int) -> str:
         return VERDICTS[int(self.verdicts[index])]
 
+    def rank_of(self, layout: LayoutSpec) -> int | None:
+        """Place of a layout in ``order``, from 1; None where it is not in the space."""
+        index = self.generated.candidates.find(layout)
+        return None if index is None else int(np.flatnonzero(self.order == index)[0]) + 1
+
     def fitting_order(self) -> NDArray[np.int64]:
         """``order`` without the layouts that do not fit."""
         fitting: NDArray[np.int64] = self.order[self.verdicts[self.order] != DOES_NOT_FIT]

@@ -77,6 +77,14 @@ class Candidates:
             stage_layers=split,
         )
 
+    def find(self, layout: LayoutSpec) -> int | None:
+        """The first row that is this layout; None where none is."""
+        same = np.ones(len(self), dtype=np.bool_)
+        for name in _PLAIN:
+            same &= getattr(self, name) == getattr(layout, name)
+        rows = map(int, np.flatnonzero(same))
+        return next((row for row in rows if self.layout(row) == layout), None)
+
     @staticmethod
     def from_layouts(layouts: Sequence[LayoutSpec]) -> "Candidates":
         """Columns of given layouts, in order."""

@@ -6,7 +6,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.mesh.candidates import COLUMNS, CP_METHODS, RECOMPUTE, SCHEDULES, Candidates
+from meshfit.mesh.candidates import (
+    COLUMNS,
+    CP_METHODS,
+    OFFLOAD,
+    RECOMPUTE,
+    SCHEDULES,
+    Candidates,
+)
 from meshfit.mesh.spec import LayoutSpec
 
 _DEGREES = ("dp_replicate", "dp_shard", "tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch_size")
@@ -68,6 +75,11 @@ class Neighbours:
         }
 
 
+def is_known(layout: LayoutSpec) -> bool:
+    """Whether every policy of the layout is one that candidates can have."""
+    return _known(layout) == layout
+
+
 def _known(layout: LayoutSpec) -> LayoutSpec:
     """The layout with the default of each policy that no candidate can have."""
     default = LayoutSpec()
@@ -76,4 +88,5 @@ def _known(layout: LayoutSpec) -> LayoutSpec:
         schedule=layout.schedule if layout.schedule in SCHEDULES else default.schedule,
         recompute=layout.recompute if layout.recompute in RECOMPUTE else default.recompute,
         cp_method=layout.cp_method if layout.cp_method in CP_METHODS else default.cp_method,
+        offload=layout.offload if layout.offload in OFFLOAD else default.offload,
     )

@@ -85,6 +85,10 @@ class PlanDocument(TypedDict):
     headroom: NotRequired[float]
     notes: NotRequired[list[str]]
     explain: NotRequired[dict[str, Any]]
+    asked: NotRequired[list[dict[str, Any]]]
+    """The job's ``layout`` and ``baseline`` as ``check`` sees them, with their ``rank``."""
+    too_large: NotRequired[list[dict[str, Any]]]
+    """Layouts that would be faster than all that fit, and ``changes`` that make them fit."""
     sensitivity: NotRequired[list[dict[str, Any]]]
     calibration: NotRequired[dict[str, Any]]
     """The file of measured runs, factors by kind of term, and the ``order`` without them."""

@@ -35,9 +35,48 @@ def plan_view(document: PlanDocument, *, top: int = 20) -> RenderableType:
         space_line(document["space"], document.get("seconds")),
         *(Text(note) for note in document.get("notes", ())),
         *([plan_table(shown, headroom=document.get("headroom"))] if shown else []),
+        *left_behind(document),
         *([calibration_view(document["calibration"])] if document.get("calibration") else []),
         rejected_table(document["space"]["rejected"], document["space"].get("examples")),
     )
+
+
+def left_behind(document: PlanDocument) -> list[RenderableType]:
+    """Layouts that a person asked for, and fast ones that do not fit, each with what would help."""
+    asked = [
+        Group(_asked(one), *(Text(f"  • {line}") for line in one["advice"]))
+        for one in document.get("asked", ())
+    ]
+    too_large = [
+        Group(
+            Text.assemble(
+                (words.layout(one["layout"]), "bold"),
+                " would be faster, but does not fit",
+                f" ({words.duration(one['step_time'])} a step)",
+            ),
+            *(Text(f"  • {line}") for line in one["advice"]),
+        )
+        for one in document.get("too_large", ())
+    ]
+    return [*asked, *too_large]
+
+
+def _asked(one: Mapping[str, Any]) -> Text:
+    """``baseline dp_shard=8: fits, #12 of the plan, 1.20 s a step``."""
+    verdict = one["verdict"] or "not predicted"
+    text = Text.assemble(
+        f"{one['name']} ",
+        (words.layout(one["layout"]), "bold"),
+        ": ",
+        (words.VERDICTS.get(verdict, verdict.replace("_", " ")), _VERDICT_STYLES.get(verdict, "")),
+    )
+    if one["rank"] is not None:
+        text.append(f", #{one['rank']} of the plan")
+    if one["step_time"] is not None:
+        text.append(f", {words.duration(one['step_time'])} a step")
+    for violation in one["violations"]:
+        text.append(f"\n  ✗ {violation['message']}")
+    return text
 
 
 def plan_table(
