@@ -8,7 +8,11 @@ from typing import Annotated
 import typer
 
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
+from meshfit.report.collectives import collectives_view
 from meshfit.report.validation import validation_view
+from meshfit.validate.collectives.document import collectives_document
+from meshfit.validate.collectives.predictions import predict_collectives
+from meshfit.validate.collectives.rows import read_collective_rows
 from meshfit.validate.document import missed_targets, validation_document
 from meshfit.validate.error_scores import ErrorScore
 from meshfit.validate.predictions import RowPrediction, predict_rows
@@ -55,6 +59,32 @@ def training(
     else:
         stdout.print(validation_view(document))
     if missed_targets(document):
+        raise typer.Exit(TARGET_MISSED)
+
+
+@app.command()
+def collectives(
+    file: Annotated[Path, typer.Argument(help="A table of measured collectives (CSV).")],
+    with_targets: Annotated[
+        bool,
+        typer.Option("--targets", help="Hold the errors against the targets; exit 1 on a miss."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Errors of collectives by system, operation and size: of the formula, fitted without each
+    system in turn (a minute), and of curves between the sizes that they have."""
+    started = time.perf_counter()
+    rows = read_collective_rows(file)
+    predictions = predict_collectives(
+        rows, lambda system: stderr.print(f"left out: {system}", style="dim")
+    )
+    document = collectives_document(str(file), predictions, with_targets=with_targets)
+    document["seconds"] = time.perf_counter() - started
+    if as_json:
+        print_json(document)
+    else:
+        stdout.print(collectives_view(document))
+    if any(not target["reached"] for target in document.get("targets", ())):
         raise typer.Exit(TARGET_MISSED)
 
 

@@ -17,7 +17,7 @@ from meshfit.cluster.entries import (
     NodeType,
     normal_spelling,
 )
-from meshfit.cluster.topology import AcceleratorSpec, DeviceType
+from meshfit.cluster.topology import AcceleratorSpec, DeviceType, Transport
 from meshfit.cluster.user_entries import own_accelerator, own_node_type, with_own
 from meshfit.errors import InputError, nearest_name
 from meshfit.user_catalogue import user_catalogue
@@ -133,6 +133,7 @@ def _node_type(row: Row) -> NodeType:
         nic_bytes_per_s=_number(row["nic_bytes_per_s_per_accelerator"]),
         rails=row["rails"] == "yes",
         oversubscription=_number(row["oversubscription"]),
+        transport=cast(Transport, row["transport"]) if row["transport"] else None,
         source=row["source"],
         unverified=_list(row["unverified"]),
     )

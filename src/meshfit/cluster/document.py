@@ -48,6 +48,7 @@ def level_document(level: Level) -> dict[str, Any]:
         "latency": level.latency_s,
         "oversubscription": level.oversubscription,
         "rails": level.rails,
+        "transport": level.transport,
         "from": level.source,
     }
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from meshfit.cluster.topology import AcceleratorSpec, LevelKind
+from meshfit.cluster.topology import AcceleratorSpec, LevelKind, Transport
 
 DEFAULT_MATMUL_FRACTION = 0.75
 """Share of the dense peak that large matmuls reach, where no measurement is known: the measured
@@ -62,6 +62,7 @@ class NodeType:
         link_domain: accelerators that the link joins (72 in an NVL72 rack, 2 in bridged pairs).
         link_bytes_per_s: the link's rate where it is not the accelerator's own figure.
         nic_bytes_per_s: of the network cards, per accelerator and direction; None: not known.
+        transport: as of a ``Level``.
     """
 
     name: str
@@ -77,6 +78,7 @@ class NodeType:
     oversubscription: float | None
     source: str
     unverified: tuple[str, ...]
+    transport: Transport | None = None
 
     @property
     def spellings(self) -> tuple[str, ...]:

@@ -111,6 +111,7 @@ def _level(file: LevelFile, *, outside_host: bool) -> Level:
         latency_s=latency_s,
         oversubscription=file.oversubscription,
         rails=file.rails,
+        transport=file.transport,
         source=source or file.source,
     )
 

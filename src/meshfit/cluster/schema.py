@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from meshfit.cluster.topology import LevelKind, Source
+from meshfit.cluster.topology import LevelKind, Source, Transport
 
 Count = Annotated[int, Field(gt=0, strict=True)]
 
@@ -35,6 +35,7 @@ class LevelFile(Strict):
     latency: Quantity | None = None
     rails: Annotated[bool, Field(strict=True)] = False
     oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    transport: Transport | None = None
     source: Source = Field(default="typed", alias="from")
 
 

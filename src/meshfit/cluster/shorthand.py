@@ -176,6 +176,7 @@ def _network(parts: _Parts, size: int) -> Level:
         latency_s=LATENCY_S["network"],
         oversubscription=node.oversubscription or 1.0,
         rails=node.rails,
+        transport=node.transport,
         source="spec",
     )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Source = Literal["spec", "measured", "typed", "guess"]
+Transport = Literal["EFA"]
 LevelKind = Literal["switch", "mesh", "bus", "torus"]
 DeviceType = Literal["cuda", "cpu", "hpu", "xla"]
 """PyTorch's device type; ROCm calls itself ``cuda``. meshfit runs on ``cuda`` and ``cpu``."""
@@ -40,7 +41,8 @@ class Level:
     """One domain level; ``size`` counts members of the level inside it (first: accelerators).
 
     ``bandwidth_bytes_per_s`` is per accelerator and direction; ``oversubscription`` divides it for
-    traffic that leaves the domains inside.
+    traffic that leaves the domains inside. ``transport`` names a network whose start is known to
+    cost more than its hops (EFA); None: none such.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Level:
     latency_s: float
     oversubscription: float = 1.0
     rails: bool = False
+    transport: Transport | None = None
     source: Source = "typed"
 
 

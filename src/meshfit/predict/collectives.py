@@ -6,16 +6,17 @@ of each level. Each level then carries one leg of the collective.
 """
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.cluster.topology import Level, Topology
-from meshfit.predict.constants import TimeConstants, shipped_constants
+from meshfit.predict.constants import TimeConstants, link_constants, shipped_constants
+from meshfit.predict.links import LinkLaw, link_kind, pipelined_s
 from meshfit.predict.tables.chips import CHIP_OF, CHIPS
-from meshfit.predict.tables.collectives import NodeCurve, node_curves
+from meshfit.predict.tables.collectives import node_curves
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -24,7 +25,7 @@ Collective = Literal[
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"
 ]
 SERIALISATION = 1.2
-"""Measured time over the slowest leg: 1.04-1.37 on two to eight nodes of A100, H100, B200 and
+"""Measured time over the slowest leg, where no other constants are known: 1.04-1.37 on two to eight nodes of A100, H100, B200 and
 GB200 (nccl-tests figures in topology/collectives.csv), where the sum of legs is the other end."""
 SHARED_CORE_WAIT_S = 2e-3
 """A guess: where ranks share cores, a collective waits until its slowest rank gets its turn on one,
@@ -100,21 +101,34 @@ class CollectiveTime:
 @dataclass(frozen=True, kw_only=True)
 class CollectiveCosts:
     """Costs on one topology: a curve measured on it where there is one; else that of its node type
-    for what stays inside a node; else the formula.
+    for what stays inside a node; else the formula (``links.LinkLaw`` where the accelerator is of
+    the catalogue).
 
-    ``factor`` multiplies the last two (from calibration).
+    Attributes:
+        factor: multiplies the last two (from calibration).
+        links: constants of the formula.
+        is_alone: whether nothing is computed meanwhile, as when collectives are measured.
+        uses_node_curves: whether curves of the node type are looked at.
     """
 
     topology: Topology
     curves: MeasuredCurves | None = None
     factor: float = 1.0
     constants: TimeConstants | None = None
+    links: TimeConstants | None = None
+    is_alone: bool = False
+    uses_node_curves: bool = True
+
+    @cached_property
+    def is_known(self) -> bool:
+        """Whether collectives of such accelerators were measured somewhere."""
+        return self.topology.accelerator.name in CHIPS
 
     @cached_property
     def shares(self) -> tuple[float, ...]:
         """Of every level's bandwidth: what collectives achieve beside computation."""
         known = self.constants or shipped_constants()
-        if self.topology.accelerator.name not in CHIPS:
+        if self.is_alone or not self.is_known:
             return (1.0,) * len(self.topology.levels)
         inside = self.topology.gpus_per_host
         return tuple(
@@ -123,23 +137,29 @@ class CollectiveCosts:
         )
 
     @cached_property
-    def gather_share(self) -> float:
-        """Of the bandwidth between domains, what gathers and scatters achieve over whole domains:
-        no switch helps them as it does an all_reduce."""
-        known = self.constants or shipped_constants()
-        return known["network.gather"] if self.topology.accelerator.name in CHIPS else 1.0
+    def link_constants(self) -> TimeConstants:
+        return self.links or link_constants()
 
-    @property
-    def serialisation(self) -> float:
-        """Time over the slowest leg: part of ``shares`` where these are known."""
-        return 1.0 if self.topology.accelerator.name in CHIPS else SERIALISATION
+    @cached_property
+    def link(self) -> str:
+        """Kind of the link inside a node."""
+        return link_kind(self.topology.accelerator.name, self.topology.levels[0].kind)
+
+    def sharing(self, level: Level) -> float:
+        """Power of a bus's size that divides its rate."""
+        is_guess = self.is_known and level.source == "guess"
+        return self.link_constants["sharing.PCIe"] if is_guess else 1.0
+
+    def law(self, kind: Collective) -> LinkLaw:
+        """What one collective takes over these links."""
+        return LinkLaw(constants=self.link_constants, collective=kind, kind=self.link)
 
     @cached_property
     def chip(self) -> str | None:
         """Whose measured curves hold inside a node: of the same chip behind the same links."""
-        return (
-            CHIP_OF.get(self.topology.accelerator.name) if _has_usual_node(self.topology) else None
-        )
+        if not (self.uses_node_curves and _has_usual_node(self.topology)):
+            return None
+        return CHIP_OF.get(self.topology.accelerator.name)
 
     def place(self, degree: IntArray, stride: IntArray) -> AxisGroup:
         """See ``place``."""
@@ -149,36 +169,40 @@ class CollectiveCosts:
         """Middle of ``time``."""
         if group.is_single:
             return np.zeros(group.degree.shape)
-        slowest = np.max(_legs(kind, size_bytes, group, self), axis=0)
-        middle = self._middle(slowest, _latency(kind, group, self.topology))
+        formula = self.formula_s(kind, size_bytes, group)
         measured = self._measured(kind, size_bytes, group)
-        return middle if measured is None else np.where(np.isfinite(measured), measured, middle)
+        return formula if measured is None else np.where(np.isfinite(measured), measured, formula)
 
     def time(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> CollectiveTime:
         """Seconds of one collective, all groups of its axis running it at once; 0 for one rank.
-
-        ``1.2 * max(legs)``, between ``max(legs)`` and ``sum(legs)``, each plus latency. Leaves out
-        protocol and algorithm switches, in-network reduction, and other axes on the same links.
 
         Args:
             size_bytes: the whole buffer as nccl-tests counts it (doc/PERFORMANCE.md): for
                 all_gather and reduce_scatter that of all ranks together, for all_to_all what one
                 rank sends in all.
         """
-        legs = _legs(kind, size_bytes, group, self)
-        latency = _latency(kind, group, self.topology)
-        slowest = np.max(legs, axis=0)
-        low = (slowest + latency) * self.factor
-        middle = self._middle(slowest, latency)
-        high = np.maximum(middle, (np.sum(legs, axis=0) + latency) * self.factor)
+        middle = self.formula_s(kind, size_bytes, group)
+        leaves = group.members[0] < group.degree
+        known = self.link_constants
+        spread = np.where(leaves, known["spread.network"], known["spread.node"])
         measured = self._measured(kind, size_bytes, group)
         if measured is not None:
-            known = np.isfinite(measured)
-            low, middle, high = (np.where(known, measured, t) for t in (low, middle, high))
-        return CollectiveTime(low=low, middle=middle, high=high)
+            is_measured = np.isfinite(measured)
+            middle = np.where(is_measured, measured, middle)
+            spread = np.where(is_measured, known["spread.curve"], spread)
+        return CollectiveTime(low=middle / spread, middle=middle, high=middle * spread)
 
-    def _middle(self, slowest_leg: FloatArray, latency: FloatArray) -> FloatArray:
-        return np.asarray((slowest_leg * self.serialisation + latency) * self.factor)
+    def formula_s(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> FloatArray:
+        """Seconds without any curve of its own: of the slowest leg with what starts it."""
+        legs = _legs(kind, size_bytes, group, self)
+        if not self.is_known:
+            slowest = np.max(legs, axis=0) * SERIALISATION
+            return np.asarray((slowest + _latency(kind, group, self.topology)) * self.factor)
+        start = _start(kind, group, self)
+        law, network_ramp = self.law(kind), self.link_constants["network.ramp"]
+        ramps = [law.ramp_inside, *(network_ramp for _ in legs[1:])]
+        whole = [pipelined_s(start, leg, ramp) for leg, ramp in zip(legs, ramps, strict=True)]
+        return np.asarray(np.max(whole, axis=0) * self.factor)
 
     def _measured(
         self, kind: Collective, size_bytes: FloatArray, group: AxisGroup
@@ -210,33 +234,23 @@ class CollectiveCosts:
         return seconds * self.factor
 
 
-@cache
-def _full_bandwidth(chip: str, kind: Collective, ranks: int) -> float | None:
-    """Bytes per second an accelerator sends in a large collective inside a node, as measured."""
-    curve: NodeCurve | None = node_curves(chip, kind).get(ranks)
-    if curve is None:
-        return None
-    size = float(np.exp2(curve.log_sizes[-1]))
-    sent = (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks * size
-    return sent / float(np.exp2(curve.log_seconds[-1]))
-
-
 def _has_usual_node(topology: Topology) -> bool:
     """Whether the innermost level is the switch of one node, as where the curves were measured."""
     level = topology.levels[0]
     return level.kind == "switch" and level.size <= 8 and level.bandwidth_bytes_per_s >= 250e9
 
 
-def _bandwidth(level: Level, members: FloatArray) -> FloatArray | float:
+def _bandwidth(level: Level, members: FloatArray, sharing: float) -> FloatArray | float:
     """Bytes per second that one accelerator gets on a level, all of them sending.
 
-    A switch gives each its full rate; a mesh one link per peer; a bus is shared by its domain.
+    A switch gives each its full rate; a mesh one link per peer; a bus is shared by its domain
+    (``sharing`` 1), or in part where the box is known by its name only (``links.csv``).
     """
     rate = level.bandwidth_bytes_per_s / level.oversubscription
     if level.kind == "mesh":
         return np.asarray(rate * np.maximum(1.0, members - 1))
     if level.kind == "bus":
-        return rate / level.size
+        return float(rate / level.size**sharing)
     return rate
 
 
@@ -253,15 +267,26 @@ def _legs(
     legs = []
     for index, (level, here) in enumerate(zip(costs.topology.levels, group.members, strict=True)):
         sent = _sent(kind, here, inner, group.degree) * size_bytes
-        bandwidth = _bandwidth(level, here) * costs.shares[index]
-        if index > 0 and kind in ("all_gather", "reduce_scatter"):
-            bandwidth = bandwidth * np.where(inner > 1, costs.gather_share, 1.0)
-        if index == 0 and costs.chip is not None:
-            measured = _full_bandwidth(costs.chip, kind, level.size)
-            bandwidth = bandwidth if measured is None else measured * costs.shares[0]
+        bandwidth = _bandwidth(level, here, costs.sharing(level)) * costs.shares[index]
+        if costs.is_known:
+            bandwidth = bandwidth * _share(kind, index, here, inner, costs)
         legs.append(sent / bandwidth)
         inner = inner * here
     return np.stack(legs)
+
+
+def _share(
+    kind: Collective, index: int, here: FloatArray, inner: FloatArray, costs: "CollectiveCosts"
+) -> FloatArray | float:
+    """What large messages achieve of a level's rate, nothing else running.
+
+    Between nodes no switch helps gathers and scatters over whole nodes as it does an all_reduce.
+    """
+    known = costs.link_constants
+    if index > 0:
+        over_nodes = (inner > 1) & (kind in ("all_gather", "reduce_scatter"))
+        return known["network.line"] * np.where(over_nodes, known["network.gather"], 1.0)
+    return costs.law(kind).share_inside(here)
 
 
 def _sent(kind: Collective, here: FloatArray, inner: FloatArray, degree: IntArray) -> FloatArray:
@@ -278,18 +303,37 @@ def _sent(kind: Collective, here: FloatArray, inner: FloatArray, degree: IntArra
 
 
 def _latency(kind: Collective, group: AxisGroup, topology: Topology) -> FloatArray:
-    """Hops times the level's latency: a tree's depth on each level, twice for an all_reduce.
+    """Hops of all levels, and the wait for a core where ranks share cores."""
+    wait_s = SHARED_CORE_WAIT_S if topology.oversubscribed else 0.0
+    return np.where(group.degree > 1, wait_s, 0.0) + _hops_s(kind, group, topology, first=0)
+
+
+def _hops_s(kind: Collective, group: AxisGroup, topology: Topology, *, first: int) -> FloatArray:
+    """Hops times the level's latency, from level ``first`` outward: a tree's depth on each level,
+    twice for an all_reduce.
 
     Gathers and scatters go round a ring, which NCCL has no tree for: ``n - 1`` hops, of which one a
     domain is between domains (src/graph/tuning.cc); but a ring's hops inside a node overlap with
     those between nodes, so that each level counts its own members only.
     """
-    wait_s = SHARED_CORE_WAIT_S if topology.oversubscribed else 0.0
-    total = np.where(group.degree > 1, wait_s, 0.0)
+    total = np.zeros(group.degree.shape)
     in_ring = kind in ("all_gather", "reduce_scatter")
-    for index, (level, depth) in enumerate(zip(topology.levels, group.depths, strict=True)):
+    for index in range(first, len(topology.levels)):
+        level, depth = topology.levels[index], group.depths[index]
         hops = np.minimum(1.0, depth) if kind == "send_recv" else depth
         if in_ring and index > 0:
             hops = group.members[index] - 1
         total += hops * level.latency_s * (2 if kind == "all_reduce" else 1)
     return total
+
+
+def _start(kind: Collective, group: AxisGroup, costs: "CollectiveCosts") -> FloatArray:
+    """Seconds of the smallest message: launch and hops inside a node, and hops between nodes, each
+    the share of its latency that small messages have (``network.hop``)."""
+    known, levels = costs.link_constants, costs.topology.levels
+    start = costs.law(kind).start_s(group.members[0], levels[0].latency_s)
+    outer = _hops_s(kind, group, costs.topology, first=1) * known["network.hop"]
+    for level, here in zip(levels[1:], group.members[1:], strict=True):
+        if level.transport is not None:
+            outer = outer + np.where(here > 1, known[f"startup.{level.transport}"], 0.0)
+    return np.asarray(np.where(group.degree > 1, start + outer, 0.0))

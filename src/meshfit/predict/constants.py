@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 
 FILE = "constants.csv"
+LINKS_FILE = "links.csv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +48,18 @@ class TimeConstants:
 
 @cache
 def shipped_constants() -> TimeConstants:
-    """Those of ``constants.csv``."""
-    text = files("meshfit.predict").joinpath(FILE).read_text(encoding="utf-8")
+    """Those of the step: ``constants.csv``."""
+    return _read(FILE)
+
+
+@cache
+def link_constants() -> TimeConstants:
+    """Those of collectives alone, as nccl-tests measures them: ``links.csv``."""
+    return _read(LINKS_FILE)
+
+
+def _read(file: str) -> TimeConstants:
+    text = files("meshfit.predict").joinpath(file).read_text(encoding="utf-8")
     return TimeConstants(
         {
             row["name"]: Constant(

@@ -5,6 +5,7 @@ ones do not decide alone and small ones do not decide as much; what lies far off
 Nothing here knows a model or a family by name.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -33,6 +34,8 @@ def fit_constants(
     *,
     start: TimeConstants,
     rounds: int = 4,
+    tolerance: float = TOLERANCE,
+    prior: float = PRIOR,
 ) -> TimeConstants:
     """``start`` with its fitted constants moved to where predictions follow the measurements.
 
@@ -42,6 +45,7 @@ def fit_constants(
     Args:
         predict: seconds of every row under given constants.
         families: of every row.
+        tolerance, prior: see ``TOLERANCE`` and ``PRIOR``.
     """
     names = [name for name, entry in start.entries.items() if entry.is_fitted]
     sizes = Counter(families)
@@ -52,8 +56,8 @@ def fit_constants(
     for _ in range(rounds):
         base = np.log(predict(constants) / measured_s)
         slopes = np.stack([_slope(predict, constants, name, base, measured_s) for name in names], 1)
-        weight = share / (1 + (base / TOLERANCE) ** 2)
-        pull = (TOLERANCE / PRIOR) ** 2 / len(names)
+        weight = share / (1 + (base / tolerance) ** 2)
+        pull = (tolerance / prior) ** 2 / len(names)
         hessian = slopes.T @ (weight[:, None] * slopes) + pull * np.eye(len(names))
         gradient = slopes.T @ (weight * base) + pull * (at - origin)
         move = np.clip(-np.linalg.solve(hessian, gradient), -MOST_PER_ROUND, MOST_PER_ROUND)
@@ -77,6 +81,16 @@ def _bounded(at: FloatArray, names: Sequence[str], start: TimeConstants) -> Floa
     low = np.log([max(start.entries[name].low, 1e-6) for name in names])
     high = np.log([start.entries[name].high for name in names])
     return np.clip(at, low, high)
+
+
+def from_the_middle(constants: TimeConstants) -> TimeConstants:
+    """``constants`` with every fitted one in the (geometric) middle of its range."""
+    middles = {
+        name: math.sqrt(entry.low * entry.high) if entry.low > 0 else entry.high / 2
+        for name, entry in constants.entries.items()
+        if entry.is_fitted
+    }
+    return constants.with_values(middles)
 
 
 def fit_spread_scale(

@@ -38,15 +38,27 @@ def validation_sections(document: ValidationDocument) -> list[Section]:
         _order(scores, baselines),
         _fits(scores["fits"], baselines["fits"]),
         _not_modelled(scores["not_modelled"]),
-        _targets(document.get("targets", [])),
+        target_section(document.get("targets", [])),
     ]
     return [section for section in sections if section.rows]
 
 
 def validation_view(document: ValidationDocument) -> RenderableType:
     """The tables for a terminal."""
+    return sections_view(validation_sections(document), document.get("targets"))
+
+
+def validation_markdown(document: ValidationDocument) -> str:
+    """The tables in Markdown, each under a heading of the third level."""
+    return sections_markdown(validation_sections(document))
+
+
+def sections_view(
+    sections: Sequence[Section], targets: Sequence[TargetDocument] | None
+) -> RenderableType:
+    """Tables for a terminal, and in a last line how many targets are reached; None: not asked."""
     parts: list[RenderableType] = []
-    for section in validation_sections(document):
+    for section in sections:
         table = Table(
             title=section.title, title_justify="left", box=box.SIMPLE_HEAD, caption=section.note
         )
@@ -55,14 +67,14 @@ def validation_view(document: ValidationDocument) -> RenderableType:
         for row in section.rows:
             table.add_row(*map(escape, row))
         parts.append(table)
-    if "targets" in document:
-        parts.append(_verdict(document["targets"]))
+    if targets is not None:
+        parts.append(_verdict(targets))
     return Group(*parts)
 
 
-def validation_markdown(document: ValidationDocument) -> str:
-    """The tables in Markdown, each under a heading of the third level."""
-    return "\n".join(_markdown(section) for section in validation_sections(document))
+def sections_markdown(sections: Sequence[Section]) -> str:
+    """Tables in Markdown, each under a heading of the third level."""
+    return "\n".join(map(_markdown, sections))
 
 
 def _markdown(section: Section) -> str:
@@ -95,11 +107,11 @@ def _errors(
                 name,
                 str(score["configurations"]),
                 str(score["rows"]),
-                _percent(score.get("median_abs_error")),
-                _percent(score.get("p90_abs_error")),
-                _percent(score.get("bias"), signed=True),
-                _percent(score.get("interval_coverage"), digits=0),
-                f"{_percent(plain.get('median_abs_error'))} / {_percent(plain.get('p90_abs_error'))}",
+                percent(score.get("median_abs_error")),
+                percent(score.get("p90_abs_error")),
+                percent(score.get("bias"), signed=True),
+                percent(score.get("interval_coverage"), digits=0),
+                f"{percent(plain.get('median_abs_error'))} / {percent(plain.get('p90_abs_error'))}",
             )
         )
     return Section(
@@ -118,9 +130,9 @@ def _left_out(scores: Mapping[str, Mapping[str, Any]]) -> Section:
             (
                 name,
                 str(score["configurations"]),
-                _percent(score.get("median_abs_error")),
-                _percent(score.get("p90_abs_error")),
-                _percent(score.get("bias"), signed=True),
+                percent(score.get("median_abs_error")),
+                percent(score.get("p90_abs_error")),
+                percent(score.get("bias"), signed=True),
             )
             for name, score in scores.items()
         ],
@@ -148,10 +160,10 @@ def _order_row(name: str, score: Mapping[str, Any]) -> tuple[str, ...]:
         name,
         str(score["pairs"]),
         str(score["groups"]),
-        _percent(score["pairs_right"]),
-        _percent(score["groups_right"]),
-        _percent(score["top1_within_2_percent"], digits=0),
-        _percent(score["mean_regret"]),
+        percent(score["pairs_right"]),
+        percent(score["groups_right"]),
+        percent(score["top1_within_2_percent"], digits=0),
+        percent(score["mean_regret"]),
     )
 
 
@@ -190,7 +202,7 @@ def _not_modelled(reasons: Mapping[str, int]) -> Section:
     )
 
 
-def _targets(found: Sequence[TargetDocument]) -> Section:
+def target_section(found: Sequence[TargetDocument]) -> Section:
     return Section(
         title="Targets",
         columns=("target", "bound", "result", ""),
@@ -204,7 +216,7 @@ def _targets(found: Sequence[TargetDocument]) -> Section:
 def _value(target: TargetDocument) -> str:
     if target["is_count"] and target["value"] is not None:
         return f"{target['value']:.0f}"
-    return _percent(target["value"], signed=target["bound"].startswith("±"))
+    return percent(target["value"], signed=target["bound"].startswith("±"))
 
 
 def _word(reached: bool | None) -> str:
@@ -218,7 +230,8 @@ def _verdict(found: Sequence[TargetDocument]) -> Text:
     return Text(f"{missed} of {len(found)} targets are missed.", style="bold red")
 
 
-def _percent(value: float | None, *, signed: bool = False, digits: int = 1) -> str:
+def percent(value: float | None, *, signed: bool = False, digits: int = 1) -> str:
+    """A share in %, or the word for what is absent."""
     if value is None:
         return ABSENT
     return f"{value:+.{digits}%}" if signed else f"{value:.{digits}%}"

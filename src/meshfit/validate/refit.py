@@ -17,7 +17,7 @@ from meshfit.mesh.candidates import Candidates
 from meshfit.predict.calibration import formula_only
 from meshfit.predict.constants import TimeConstants, shipped_constants
 from meshfit.predict.estimate import Basis, step_seconds
-from meshfit.predict.fitting import fit_constants
+from meshfit.predict.fitting import fit_constants, from_the_middle
 from meshfit.validate.error_scores import ErrorScore, Sample, score
 from meshfit.validate.predictions import RowPrediction, workload
 from meshfit.validate.row_job import RowJob
@@ -135,16 +135,6 @@ def linear_steps(steps: MeasuredSteps, constants: TimeConstants) -> LinearSteps:
     return LinearSteps(
         steps=steps, constants=constants, names=names, logs=logs, slopes=np.stack(slopes, axis=1)
     )
-
-
-def from_the_middle(constants: TimeConstants) -> TimeConstants:
-    """``constants`` with every fitted one in the (geometric) middle of its range."""
-    middles = {
-        name: math.sqrt(entry.low * entry.high) if entry.low > 0 else entry.high / 2
-        for name, entry in constants.entries.items()
-        if entry.is_fitted
-    }
-    return constants.with_values(middles)
 
 
 def fitted_to(linear: LinearSteps) -> TimeConstants:

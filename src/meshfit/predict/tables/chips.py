@@ -61,3 +61,15 @@ CHIPS: dict[str, Chip] = {
 }
 """Streaming multiprocessors or compute units, and power, from ml-engineering 2026-08
 (compute/accelerator); those of V100, L4, RTX and Blackwell partly from memory."""
+
+_LINKS: dict[str, tuple[str, ...]] = {
+    "NVLink2": ("V100-SXM2-16", "V100-SXM2-32"),
+    "NVLink3": ("A100-SXM4-40", "A100-SXM4-80", "A100-PCIe-80", "A800-SXM4-80"),
+    "NVLink4": (
+        "H100-SXM5-80", "H100-SXM5-96", "H100-NVL-94", "H800-SXM5-80", "H20-96", "H200-SXM-141",
+    ),
+    "NVLink5": ("B200-SXM-180", "B300-SXM-288", "GB200", "GB300"),
+    "xGMI": ("MI300X", "MI325X", "MI355X"),
+}  # fmt: skip
+LINK_OF: dict[str, str] = {name: link for link, names in _LINKS.items() for name in names}
+"""Accelerator -> kind of its own links; the others have none."""

@@ -1,0 +1,1 @@
+"""Predicted times of collectives against published measurements of nccl-tests."""
