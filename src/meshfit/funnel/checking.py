@@ -16,6 +16,7 @@ from meshfit.funnel.advising import (
 from meshfit.funnel.calibrating import learn
 from meshfit.funnel.calibration_document import learned_document
 from meshfit.funnel.estimating import estimating_profile, stand_in_note, why_not_modelled
+from meshfit.funnel.inert import inert_notes
 from meshfit.funnel.planning import estimate_candidates
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
@@ -119,6 +120,7 @@ def check_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
         return document | {"verdict": None, "absent": absent}
     if note is not None:
         document["notes"].append(note)
+    document["notes"] += inert_notes(job, [layout])
     return document | _predicted(job, layout)
 
 

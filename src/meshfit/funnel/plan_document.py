@@ -5,6 +5,7 @@ from typing import Any
 from meshfit.funnel.calibration_document import calibration_document
 from meshfit.funnel.estimating import stand_in_note
 from meshfit.funnel.examples import message_of
+from meshfit.funnel.inert import inert_notes
 from meshfit.funnel.left_behind import asked_documents, too_large_documents
 from meshfit.funnel.planning import Plan
 from meshfit.funnel.stages import stage_notes
@@ -28,6 +29,7 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
     training = plan.job.training
     useful = training.useful_tokens_per_step / training.tokens_per_step
     shown = [int(index) for index in plan.order[:top]]
+    inert = inert_notes(plan.job, [plan.layout(index) for index in shown])
     document = PlanDocument(
         schema_version=SCHEMA_VERSION,
         job=_job(plan.job),
@@ -35,7 +37,7 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
         seconds=sum(plan.seconds_by_tier.values()),
         seconds_by_tier=plan.seconds_by_tier,
         headroom=plan.job.headroom_fraction,
-        notes=[*plan.job.notes, *_stand_in(plan), *stage_notes(plan, shown)],
+        notes=[*plan.job.notes, *_stand_in(plan), *stage_notes(plan, shown), *inert],
         candidates=[
             plan_candidate(
                 layout=plan.layout(index),

@@ -91,6 +91,7 @@ class RuntimeFile(Strict):
     paged_optimizer: bool = False
     communication_sms: Fraction | None = None
     expert_imbalance: Annotated[float, Field(ge=1, lt=1e6)] = 1.0
+    power_limit: str | Count | None = None
 
 
 class WorkloadFile(Strict):

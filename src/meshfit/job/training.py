@@ -1,8 +1,10 @@
 """How a job is trained: precision, method, optimizer and runtime as a person writes them."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
+from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError
 from meshfit.job.schema import (
     DEFAULT_ADAPTER_RANK,
@@ -92,6 +94,7 @@ def runtime_of(file: RuntimeFile | None, precision: PrecisionName | PrecisionFil
     """
     keys = file.model_dump() if file is not None else {}
     bucket = keys.pop("bucket", None)
+    keys.pop("power_limit", None)  # of the accelerator
     recipe = None if isinstance(precision, str) else precision.fp8_recipe
     if recipe and keys.get("fp8_recipe") not in (None, recipe):
         raise InputError(
@@ -138,6 +141,22 @@ def documents_of(lengths: str | None, filling: Filling, base: Path) -> DocumentS
         InputError: the file cannot be read, or a line of it is no length.
     """
     return None if lengths is None else read_documents(base / Path(lengths).expanduser(), filling)
+
+
+def power_limited(topology: Topology, runtime: RuntimeFile | None) -> Topology:
+    """``topology`` with its accelerators held to ``power_limit``: ``450 W``, or watts.
+
+    Raises:
+        InputError: it is written in another way, or 0.
+    """
+    limit = None if runtime is None else runtime.power_limit
+    if limit is None:
+        return topology
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*W?", str(limit).strip())
+    if match is None or float(match.group(1)) <= 0:
+        raise InputError(f"runtime.power_limit {limit!r}: write it like '450 W'")
+    accelerator = replace(topology.accelerator, power_limit_w=float(match.group(1)))
+    return replace(topology, accelerator=accelerator)
 
 
 def require_run(training: TrainingSpec, documents: str) -> None:
