@@ -103,9 +103,11 @@ def test_the_page_says_what_was_held_what_was_lost_and_what_failed(
     document: ExhaustiveDocument,
 ) -> None:
     score = score_shortlist(timed_layouts(document), document["shortlist"])
-    text = exhaustive_markdown(
-        [SweepShown(job="some", conditions="Here.", failed=["dp_shard=4"], scores={"one": score})]
+    shown = SweepShown(job="some", conditions="Here.", failed=["dp_shard=4"], scores={"one": score})
+    without_the_list = SweepShown(
+        job="other", conditions="There.", failed=[], scores={"two": score}
     )
+    text = exhaustive_markdown([shown, without_the_list])
     cells = [cell.strip() for cell in text.splitlines()[2].strip("|").split("|")]
     assert cells == [
         *("some", "2", "one", "`pp=4`, 400 ms", "1", "no", "no", "0 of 2"),

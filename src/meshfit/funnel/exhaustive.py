@@ -144,6 +144,7 @@ def _document(
         links=[
             f"{level.name}: {level.size} x {format_bandwidth(level.bandwidth_bytes_per_s)} a rank"
             for level in job.topology.levels
+            if level.size > 1
         ],
         legal=legal,
         shortlist=list(listed),

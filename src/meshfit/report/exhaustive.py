@@ -62,7 +62,9 @@ def _cells(job: str, name: str, score: ShortlistScore) -> tuple[str, ...]:
 
 def _totals(sweeps: Sequence[SweepShown]) -> list[str]:
     names = list(dict.fromkeys(name for one in sweeps for name in one.scores))
-    return [_total(name, [one.scores[name] for one in sweeps]) for name in names]
+    return [
+        _total(name, [one.scores[name] for one in sweeps if name in one.scores]) for name in names
+    ]
 
 
 def _total(name: str, scores: Sequence[ShortlistScore]) -> str:
