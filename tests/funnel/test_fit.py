@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from meshfit.record.residuals import default_calibration_path, read_residuals
 from meshfit.record.store import RecordStore
 from tests.funnel.small_job import write_job
 
@@ -143,6 +144,21 @@ def test_the_end_names_a_winner_with_parity_and_writes_page_and_launch_files(kil
     failed = [c for c in document["candidates"] if c["outcome"] == "crash"]
     assert len(failed) == 1
     assert failed[0]["failure"]["message"] in failed[0]["reason"]
+
+
+@pytest.mark.dist
+def test_what_was_measured_is_remembered_once_for_later_plans(killed_twice):
+    remembered = killed_twice["document"]["remembered"]
+    assert Path(remembered["file"]) == default_calibration_path()
+    key = killed_twice["after"][0].plan_hash
+    held = [row for row in read_residuals(default_calibration_path()).rows if row.plan_hash == key]
+    ended_well = {
+        candidate["label"]
+        for candidate in killed_twice["document"]["candidates"]
+        if candidate["outcome"] == "ok"
+    }
+    assert sorted(row.layout.label for row in held) == sorted(ended_well)
+    assert all(row.measured_step_s > 0 and row.measured_memory_bytes > 0 for row in held)
 
 
 @pytest.mark.dist

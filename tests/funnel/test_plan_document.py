@@ -55,3 +55,10 @@ def test_a_model_that_cannot_be_estimated_has_its_space_counted_and_the_reason_t
     assert document["space"]["legal"] > 0
     assert document["space"]["rejected"]["key_value_heads_divisible"] > 0
     assert why in document["notes"][-1]
+
+
+def test_what_binds_a_candidate_is_its_largest_term_as_simulated(plan):
+    for candidate in plan_document(plan)["candidates"]:
+        terms = {name: seconds or 0.0 for name, seconds in candidate["time"].items()}
+        terms.pop("step")
+        assert terms[candidate["binding"]] == max(terms.values())

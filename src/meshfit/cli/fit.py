@@ -63,6 +63,9 @@ def conclude(end: FitEnd, as_json: bool) -> None:
         stdout.print(f"\nreport   {_shown(end.folder.page)}", highlight=False)
         if end.choice.winner is not None:
             stdout.print(f"launch   {_shown(end.folder.export / 'launch.sh')}", highlight=False)
+        if (remembered := end.document.get("remembered")) and remembered["layouts"]:
+            file = escape(remembered["file"])
+            stdout.print(f"remembered for later plans in {file}", highlight=False)
     if end.choice.winner is None:
         raise typer.Exit(FAILED)
 

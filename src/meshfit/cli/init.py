@@ -27,6 +27,7 @@ cluster: {{here: {{ranks: {ranks}, oversubscribe: {oversubscribe}}}}}   # or `8x
 # layout: {{dp_shard: 2, tp: 2, micro_batch_size: 2}}   # for check, run and export
 # baseline: {{dp_replicate: {ranks}}}                    # always a row of the comparison
 search: {{micro_batch_size: [1, 2, 4], headroom: 10%}}   # bounds; what is left out is searched
+# assume: {{straggler: 1.05, contention: 1.5}}           # what no one can know; see plan --sensitivity
 run: {{shortlist: 4, repeats: 2, steps: 20, warmup: 5}}
 """
 

@@ -207,7 +207,7 @@ def _conclude(job: Job, plan: SweepPlan, end: SweepEnd, folder: RunFolder) -> Fi
         headroom_fraction=job.headroom_fraction,
     )
     document = fit_document(job, plan, end, candidates, choice)
-    document["notes"] += _remember(job, candidates, plan.plan_hash)
+    _remember(job, candidates, plan.plan_hash, document)
     write_json_atomically(folder.document, document)
     folder.page.write_text(render_page(document), encoding="utf-8")
     if choice.winner is not None:
@@ -215,13 +215,19 @@ def _conclude(job: Job, plan: SweepPlan, end: SweepEnd, folder: RunFolder) -> Fi
     return FitEnd(document=document, folder=folder, choice=choice, candidates=tuple(candidates))
 
 
-def _remember(job: Job, candidates: Sequence[MeasuredCandidate], plan_hash: str) -> list[str]:
-    """Adds what was measured to the calibration file, for later plans; a note where that failed."""
+def _remember(
+    job: Job, candidates: Sequence[MeasuredCandidate], plan_hash: str, document: FitDocument
+) -> None:
+    """Adds what was measured to the calibration file, for later plans; the document says so, or in a
+    note why not."""
+    if job.calibration is None:
+        return
     try:
-        store(job, candidates, plan_hash)
+        layouts = store(job, candidates, plan_hash)
     except InputError as error:
-        return [f"What was measured is not remembered for later plans: {error}."]
-    return []
+        document["notes"].append(f"What was measured is not remembered for later plans: {error}.")
+    else:
+        document["remembered"] = {"file": str(job.calibration), "layouts": layouts}
 
 
 def _measured(job: Job, plan: SweepPlan, end: SweepEnd) -> list[MeasuredCandidate]:

@@ -175,6 +175,7 @@ class FitDocument(TypedDict):
         headroom: share of the capacity that has to stay free.
         warmup_steps, judged_steps: first steps left out of timing; first steps parity looks at.
         created_at: UTC, ISO 8601.
+        remembered: the calibration ``file`` for later plans, and how many ``layouts`` are new in it.
     """
 
     schema_version: int
@@ -193,6 +194,7 @@ class FitDocument(TypedDict):
     warmup_steps: NotRequired[int]
     judged_steps: NotRequired[int]
     created_at: NotRequired[str]
+    remembered: NotRequired[dict[str, Any]]
 
 
 class ViolationDocument(TypedDict):
