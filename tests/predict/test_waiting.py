@@ -6,7 +6,7 @@ import pytest
 from meshfit.engines.native.profile import NATIVE
 from meshfit.predict.estimate import estimate
 from meshfit.predict.simulate.tier2 import simulated
-from meshfit.predict.step import TERMS
+from meshfit.predict.terms import TERMS
 from meshfit.workload.documents import DocumentSpec
 from meshfit.workload.training import AssumptionSpec
 from tests.predict.builders import BF16, cluster, layouts, llama_8b, training

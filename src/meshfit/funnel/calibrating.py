@@ -26,7 +26,7 @@ from meshfit.predict.calibration import (
 )
 from meshfit.predict.estimate import Estimates, estimate
 from meshfit.predict.simulate.tier2 import simulated
-from meshfit.predict.step import TERMS
+from meshfit.predict.terms import TERMS
 from meshfit.profile import EngineProfile
 from meshfit.record.residuals import read_residuals, store_residuals
 from meshfit.record.schema import Residual

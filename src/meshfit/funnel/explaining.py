@@ -2,19 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from meshfit.errors import InputError
 from meshfit.funnel.estimating import as_estimated, stand_in_note, why_not_modelled
 from meshfit.funnel.holdings import PipelineRank, pipeline_ranks, rank_holding
 from meshfit.funnel.planning import estimate_candidates
-from meshfit.funnel.replicas import held_alike
-from meshfit.funnel.traffic import Exchange, Step, exchanges
+from meshfit.funnel.replicas import OneLayout, held_alike
+from meshfit.funnel.traffic import Exchange, rank_exchanges
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.explain import AxisShare, axis_shares
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.estimate import group_of_one
+from meshfit.predict.terms import EXPOSED_TERMS
 
 
 def explain_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
@@ -24,7 +25,8 @@ def explain_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     (``dimension``, ``whole``, ``part``, ``copies``), ``replicated`` (state: bytes that each of its
     ranks holds alike), ``collectives[]``, ``level`` and ``leaves_host``. A collective has ``times``
     a step, ``bytes`` that each rank sends in a step, ``exposed`` seconds of it, and ``parts[]`` of
-    ``what``, ``times``, ``bytes`` and ``formula``. Bytes of a collective are those of the pipeline
+    ``what``, ``times``, ``bytes`` and ``formula``; what shows of ranks of an expert counts under the
+    axes that these are taken from. Bytes of a collective are those of the pipeline
     rank that sends most by it along the axis. ``absent`` says why a key is missing.
     """
     shares = axis_shares(job.model, job.training, job.topology, layout, job.profile)
@@ -66,10 +68,10 @@ def _add_bytes(
 ) -> None:
     """What stays replicated over each axis, and what its collectives send; ``exposed`` seconds by
     collective and axis, empty where they are not known."""
-    step = Step(model=job.model, training=job.training, layout=layout, profile=job.profile)
-    ranks = pipeline_ranks(job.model, layout)
-    sent = _sent_by_axis(exchanges(rank, step) for rank in ranks)
-    fullest = max(ranks, key=lambda rank: _parameters(rank, step))
+    group = group_of_one(job.model, job.training, job.topology, layout, job.profile)
+    step = OneLayout(layout=layout, group=group)
+    sent = _sent_by_axis(rank_exchanges(group))
+    fullest = max(pipeline_ranks(job.model, layout), key=lambda rank: _parameters(rank, step))
     axes = {row["axis"] for row in rows}
     for row in rows:
         row["replicated"] = held_alike(row["axis"], fullest, step)
@@ -80,7 +82,7 @@ def _add_bytes(
         ]
 
 
-def _parameters(rank: PipelineRank, step: Step) -> int:
+def _parameters(rank: PipelineRank, step: OneLayout) -> int:
     return rank_holding(rank, step.model, step.profile).total
 
 
@@ -127,6 +129,7 @@ def _bytes(exchanged: Iterable[Exchange]) -> float:
 
 def _collective(found: list[Exchange], exposed: dict[str, float]) -> dict[str, Any]:
     first = found[0]
+    own = f"{first.collective}.{first.axis}"
     parts = [
         {
             "what": one.what,
@@ -140,7 +143,7 @@ def _collective(found: list[Exchange], exposed: dict[str, float]) -> dict[str, A
         "collective": first.collective,
         "times": sum(part["times"] for part in parts),
         "bytes": sum(part["bytes"] for part in parts),
-        "exposed": exposed.get(f"{first.collective}.{first.axis}", 0.0) if exposed else None,
+        "exposed": exposed.get(own, 0.0) if exposed and own in EXPOSED_TERMS else None,
         "parts": parts,
     }
 
@@ -150,6 +153,5 @@ def _merged(found: list[Exchange]) -> list[Exchange]:
     merged: dict[tuple[str, str], Exchange] = {}
     for one in found:
         same = merged.get((one.what, one.size))
-        times = one.times + (same.times if same else 0)
-        merged[one.what, one.size] = replace(one, times=times)
+        merged[one.what, one.size] = one if same is None else same.also(one)
     return list(merged.values())

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.cut import is_cut
 from meshfit.predict.schedules.placement import stages_of_rank
 from meshfit.profile import EngineProfile
-from meshfit.workload.blocks.block import Block
 from meshfit.workload.blocks.tensor import Tensor
 from meshfit.workload.counts import (
     embedding_parameters,
@@ -106,18 +106,6 @@ def pipeline_ranks(model: ModelSpec, layout: LayoutSpec) -> tuple[PipelineRank, 
             )
         )
     return tuple(ranks)
-
-
-def cuts_mixers(profile: EngineProfile) -> bool:
-    """Whether the engine's tensor parallelism divides state-space and linear-attention layers, of
-    which transformers' plans leave all weights whole."""
-    return "mixer_heads_divisible" in profile.rules
-
-
-def is_cut(block: Block, hidden_size: int, profile: EngineProfile) -> bool:
-    """Whether tensor parallelism divides the weights of ``block``."""
-    has_split = any(tensor.split is not None for tensor in block.tensors(hidden_size))
-    return has_split or (block.mixes_tokens and cuts_mixers(profile))
 
 
 def layer_holding(layer: LayerSpec, model: ModelSpec, profile: EngineProfile) -> Parameters:

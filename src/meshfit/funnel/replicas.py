@@ -1,15 +1,40 @@
 """What every rank of an axis holds alike: the states that the axis does not divide."""
 
+from dataclasses import dataclass
+
 from meshfit.funnel.holdings import Parameters, PipelineRank, rank_holding
-from meshfit.funnel.traffic import Step
 from meshfit.mesh.groups import coordinates, groups
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.group import LayoutGroup
+from meshfit.profile import EngineProfile
 from meshfit.workload.counts import embedding_parameters
-from meshfit.workload.training import OPTIMIZER_MOMENTS
+from meshfit.workload.model import ModelSpec
+from meshfit.workload.training import OPTIMIZER_MOMENTS, TrainingSpec
 
 STATES = ("parameters", "gradients", "optimizer")
 
 
-def held_alike(axis: str, rank: PipelineRank, step: Step) -> dict[str, int]:
+@dataclass(frozen=True, kw_only=True)
+class OneLayout:
+    """One layout, and the group of one that formulas take it as."""
+
+    layout: LayoutSpec
+    group: LayoutGroup
+
+    @property
+    def profile(self) -> EngineProfile:
+        return self.group.profile
+
+    @property
+    def model(self) -> ModelSpec:
+        return self.group.model
+
+    @property
+    def training(self) -> TrainingSpec:
+        return self.group.training
+
+
+def held_alike(axis: str, rank: PipelineRank, step: OneLayout) -> dict[str, int]:
     """State -> bytes of it that are equal on all ranks of one group of ``axis``, on one rank.
 
     Stages hold different layers, so along pp it is the copy of a tied embedding alone.
@@ -27,7 +52,7 @@ def held_alike(axis: str, rank: PipelineRank, step: Step) -> dict[str, int]:
     )
 
 
-def _crossed(axis: str, step: Step) -> set[str]:
+def _crossed(axis: str, step: OneLayout) -> set[str]:
     """Mesh axes along which the ranks of one group differ."""
     order = step.profile.rank_order
     [first, *_] = groups(step.layout, axis, order, step.profile.expert_fold).tolist()
@@ -35,40 +60,40 @@ def _crossed(axis: str, step: Step) -> set[str]:
     return {name for name in order if len({place[name] for place in places}) > 1}
 
 
-def _shared(holding: Parameters, step: Step, *, is_cut: bool) -> float:
+def _shared(holding: Parameters, step: OneLayout, *, is_cut: bool) -> float:
     """Parameters beside the experts that ep divides; with ``is_cut`` those that tp does not."""
     if not is_cut:
         return holding.shared(step.layout)
     return float(holding.whole + (holding.expert_whole if step.layout.ep == 1 else 0))
 
 
-def _experts(axis: str, holding: Parameters, crossed: set[str], step: Step) -> float:
+def _experts(axis: str, holding: Parameters, crossed: set[str], step: OneLayout) -> float:
     """Parameters of experts that all ranks of a group hold: those of ranks outside the fold, and of
     the groups that are made of such ranks."""
     is_same = axis == "edp" or crossed.isdisjoint(step.profile.expert_fold)
     return holding.experts(step.layout) if is_same else 0.0
 
 
-def _tied_copy(step: Step) -> float:
+def _tied_copy(step: OneLayout) -> float:
     """Parameters of a tied embedding, which the first and the last stage both hold."""
     model = step.model
     return embedding_parameters(model) / step.layout.tp if model.tie_word_embeddings else 0.0
 
 
 def _bytes(
-    shared: float, experts: float, step: Step, *, crosses_shards: bool, crosses_experts: bool
+    shared: float, experts: float, step: OneLayout, *, crosses_shards: bool, crosses_experts: bool
 ) -> dict[str, int]:
     """State bytes of these parameters; none of a state whose shards the group crosses."""
-    precision, stage = step.training.precision, step.layout.zero_stage
+    precision, columns = step.training.precision, step.group.columns
     parameter, optimizer = _element_bytes(step)
-    expert_shards = step.expert_data_ranks if stage else 1
+    shards, expert_shards = int(columns.state_shard[0]), int(columns.expert_shard[0])
     held = {}
     for state, element, is_sharded in (
-        ("parameters", parameter, step.shards_parameters),
-        ("gradients", precision.gradient_bytes, step.shards_gradients),
-        ("optimizer", optimizer, stage > 0),
+        ("parameters", parameter, bool(columns.shards_parameters[0])),
+        ("gradients", precision.gradient_bytes, bool(columns.shards_gradients[0])),
+        ("optimizer", optimizer, bool(columns.shards_optimizer[0])),
     ):
-        alike = _alike(shared, step.state_ranks, is_sharded=is_sharded, crosses=crosses_shards)
+        alike = _alike(shared, shards, is_sharded=is_sharded, crosses=crosses_shards)
         alike += _alike(experts, expert_shards, is_sharded=is_sharded, crosses=crosses_experts)
         held[state] = round(alike * element)
     return held
@@ -80,7 +105,7 @@ def _alike(parameters: float, shards: int, *, is_sharded: bool, crosses: bool) -
     return 0.0 if crosses else parameters / shards
 
 
-def _element_bytes(step: Step) -> tuple[int, int]:
+def _element_bytes(step: OneLayout) -> tuple[int, int]:
     """Of a parameter, and of its optimizer state. Megatron-Core counts the copy that is updated as
     optimizer state, and keeps parameters in the compute type beside it."""
     precision = step.training.precision

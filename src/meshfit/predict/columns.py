@@ -26,7 +26,9 @@ class StepColumns:
         state_shard: ranks over which ZeRO divides states (dp_shard and cp together).
         replicas: ranks over which gradients of one shard are summed beyond ``state_shard``.
         through_fsdp: whether FSDP2's hooks gather parameters and reduce gradients.
-        shards_optimizer, shards_parameters: whether ZeRO divides them (stages 1; 2 and 3).
+        casts: whether parameters are cast once to the compute type; else matmuls cast (autocast).
+        shards_optimizer, shards_gradients, shards_parameters: whether ZeRO divides them (from stage
+            1, 2 and 3 on; FSDP2 has no stage 2 without sharded parameters).
         frees_after_forward: whether gathered parameters are dropped between forward and backward.
         keeps_gradients: whether FSDP2's hooks keep whole gradients until the last micro-batch.
         recompute: whether all layers are recomputed in full.
@@ -34,7 +36,9 @@ class StepColumns:
         offloads_states, offloads_activations: whether they lie on the host when nothing uses them.
         expert_split: ranks over which ep and etp divide the experts of a layer (tp where the layout
             has no expert parallelism).
+        splits_experts: whether there is expert parallelism, so that experts have groups of their own.
         expert_shard: ranks over which ZeRO divides the states of one rank's experts.
+        expert_replicas: ranks over which gradients of these shards are summed beyond them.
         dispatch_split: by how much expert parallelism over tp's ranks divides the copies of tokens
             that one rank's experts receive.
     """
@@ -48,7 +52,9 @@ class StepColumns:
     state_shard: IntArray
     replicas: IntArray
     through_fsdp: BoolArray
+    casts: BoolArray
     shards_optimizer: BoolArray
+    shards_gradients: BoolArray
     shards_parameters: BoolArray
     frees_after_forward: BoolArray
     keeps_gradients: BoolArray
@@ -58,7 +64,9 @@ class StepColumns:
     offloads_states: BoolArray
     offloads_activations: BoolArray
     expert_split: IntArray
+    splits_experts: BoolArray
     expert_shard: IntArray
+    expert_replicas: IntArray
     dispatch_split: FloatArray
 
     def __len__(self) -> int:
@@ -75,14 +83,15 @@ def step_columns(
         1, training.global_batch_size // (data_parallel * c.micro_batch_size)
     )
     state_shard = np.where(c.zero_stage > 0, c.dp_shard * c.cp, 1)
-    shards_parameters = c.zero_stage >= 2
+    shards_gradients = c.zero_stage >= 2
+    shards_parameters = shards_gradients if profile.stage_2_shards_parameters else c.zero_stage >= 3
     combined = ((c.tp > 1) | (c.pp > 1)) & profile.replicates_through_fsdp
     through_fsdp = (data_parallel * c.cp > 1) & (shards_parameters | combined)
     kept_by_pipeline = (c.pp > 1) & profile.pipeline_keeps_unsharded
     etp = np.where(c.ep > 1, c.etp, c.tp)
     expert_split = c.ep * etp
-    fold = np.prod([getattr(c, axis) for axis in profile.expert_fold], axis=0)
-    reduces_once = ~shards_parameters | (not profile.reduces_each_micro_batch)
+    reduces_once = ~shards_gradients | (not profile.reduces_each_micro_batch)
+    expert_shard, expert_replicas = _expert_groups(c, state_shard, profile)
     return StepColumns(
         tp=c.tp,
         cp=c.cp,
@@ -93,7 +102,9 @@ def step_columns(
         state_shard=state_shard,
         replicas=data_parallel * c.cp // state_shard,
         through_fsdp=through_fsdp,
+        casts=through_fsdp | (profile.memory_model != "pytorch"),
         shards_optimizer=c.zero_stage >= 1,
+        shards_gradients=shards_gradients,
         shards_parameters=shards_parameters,
         frees_after_forward=c.zero_stage >= 3,
         keeps_gradients=through_fsdp & (kept_by_pipeline | ((micro_batches > 1) & reduces_once)),
@@ -103,9 +114,29 @@ def step_columns(
         offloads_states=c.offload_to == OFFLOAD.index("cpu"),
         offloads_activations=c.offload_to == OFFLOAD.index("activations"),
         expert_split=expert_split,
-        expert_shard=np.where(c.zero_stage > 0, np.maximum(1, fold // expert_split), 1),
+        splits_experts=c.ep > 1,
+        expert_shard=expert_shard,
+        expert_replicas=expert_replicas,
         dispatch_split=c.tp / etp,
     )
+
+
+def _expert_groups(
+    c: Candidates, state_shard: IntArray, profile: EngineProfile
+) -> tuple[IntArray, IntArray]:
+    """Ranks over which states of experts are divided, and ranks that hold the same shard.
+
+    Without expert parallelism they are divided as all other states are. With it, ranks of the axes
+    that it folds (``EngineProfile.expert_fold``) beyond ep x etp hold the same experts, and so do
+    replicas that it does not fold.
+    """
+    folded = np.prod([getattr(c, axis) for axis in profile.expert_fold], axis=0)
+    alike = np.maximum(1, folded // (c.ep * c.etp))
+    outside = 1 if "dp_replicate" in profile.expert_fold else c.dp_replicate
+    all_alike = np.where(c.ep > 1, alike * outside, c.dp_replicate * c.dp_shard * c.cp)
+    shards = np.where(c.ep > 1, alike, state_shard)
+    shard = np.where(c.zero_stage > 0, shards, 1)
+    return shard, all_alike // shard
 
 
 def strides(candidates: Candidates, profile: EngineProfile) -> Mapping[str, IntArray]:

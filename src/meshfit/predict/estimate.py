@@ -24,6 +24,7 @@ from meshfit.predict.columns import step_columns
 from meshfit.predict.constants import TimeConstants, shipped_constants
 from meshfit.predict.coverage import require_covered
 from meshfit.predict.deepspeed import rank_memory as deepspeed_rank_memory
+from meshfit.predict.exchange.machine import Machine, machine_for
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.megatron.memory import rank_memory as megatron_rank_memory
 from meshfit.predict.memory import RankMemory
@@ -32,15 +33,9 @@ from meshfit.predict.pick import picked
 from meshfit.predict.rates import rates
 from meshfit.predict.schedule import Pipeline, RankShape
 from meshfit.predict.spread import is_measured, memory_spread, step_spread
-from meshfit.predict.step import (
-    EXPOSED_TERMS,
-    OWN_TERMS,
-    TERMS,
-    Machine,
-    machine_for,
-    step_terms,
-)
+from meshfit.predict.step import step_terms
 from meshfit.predict.tables.chips import CHIPS
+from meshfit.predict.terms import EXPOSED_TERMS, OWN_TERMS, TERMS
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec
@@ -318,7 +313,7 @@ def _shared_pipelines(
 ) -> Iterator[tuple[IntArray, Pipeline, bool]]:
     if not len(candidates):
         return
-    uses_cast = step_columns(candidates, basis.training, basis.profile).through_fsdp
+    uses_cast = step_columns(candidates, basis.training, basis.profile).casts
     parts = (
         candidates.pp,
         candidates.vpp,

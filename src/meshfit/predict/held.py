@@ -1,7 +1,7 @@
 """Parameters that a pipeline rank holds, by what divides them and by who trains them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -93,10 +93,30 @@ class Held:
 
 
 @lru_cache(maxsize=1024)
-def layer_held(layer: LayerSpec, hidden_size: int, norm_vectors: int, adapter: AdapterSpec | None) -> Held:  # fmt: skip
-    """One layer: its blocks and norms."""
+def layer_held(
+    layer: LayerSpec,
+    hidden_size: int,
+    norm_vectors: int,
+    adapter: AdapterSpec | None,
+    *,
+    mixers_cut: bool = False,
+) -> Held:
+    """One layer: its blocks and norms.
+
+    Args:
+        mixers_cut: whether tensor parallelism divides mixers of which no weight says how
+            (``predict.cut``).
+    """
+    whole = [
+        f"{name}."
+        for name, block in layer.blocks
+        if mixers_cut
+        and block.mixes_tokens
+        and all(t.split is None for t in block.tensors(hidden_size))
+    ]
     tensors = counts.layer_tensors(layer, hidden_size, norm_vectors)
-    return _of(tensors, adapter, in_layers=True)
+    cut = (replace(t, split="column") if t.name.startswith(tuple(whole)) else t for t in tensors)
+    return _of(cut, adapter, in_layers=True)
 
 
 def held_by_layers(

@@ -45,6 +45,15 @@ class RankShape:
     rank: int
     chunks: tuple[Chunk, ...]
 
+    @property
+    def layers(self) -> tuple[tuple[LayerSpec, int], ...]:
+        """Each kind of layer on it and how many, chunk by chunk."""
+        return tuple(pair for chunk in self.chunks for pair in chunk.layers)
+
+    @property
+    def num_layers(self) -> int:
+        return sum(chunk.num_layers for chunk in self.chunks)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:

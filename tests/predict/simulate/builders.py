@@ -8,7 +8,7 @@ from meshfit.predict.compute import rates
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.schedule import Pipeline
 from meshfit.predict.simulate.timeline import Timeline, play_step
-from meshfit.predict.step import Machine, machine_for
+from meshfit.predict.exchange.machine import Machine, machine_for
 from tests.predict.builders import BF16, cluster, group, llama, training
 
 EVEN = replace(

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from meshfit.predict.simulate.timeline import play_step
-from meshfit.predict.step import TERMS, step_terms
+from meshfit.predict.step import step_terms
+from meshfit.predict.terms import TERMS
 from tests.predict.builders import BF16, group, llama, llama_8b, training
 from tests.predict.simulate.builders import (
     BATCH,
@@ -136,12 +137,11 @@ def test_scatters_at_the_end_hold_their_rank_and_not_the_gradients_it_sends():
     keys = {"pp": 8, "vpp": 4, "dp_shard": 4, "zero_stage": 2}
     kept = timeline(keys)
     scattered = max(kept.scatters[actions].sum(axis=0)[0] for actions in kept.waves.by_rank)
-    of = kept.group
-    nothing = replace(of.columns, keeps_gradients=of.columns.keeps_gradients & False)
-    unscattered = replace(kept.machine.axes.states, degree=of.columns.tp)
+    of, axes = kept.group, kept.machine.axes
+    alone = replace(axes.dense.shards, degree=of.columns.tp)
     free = play_step(
-        replace(of, columns=nothing),
-        replace(kept.machine, axes=replace(kept.machine.axes, states=unscattered)),
+        of,
+        replace(kept.machine, axes=replace(axes, dense=replace(axes.dense, shards=alone))),
     )
     assert scattered > 0
     assert kept.ends.max() < free.ends.max() + 1.5 * scattered

@@ -86,6 +86,7 @@ DEEPSPEED = EngineProfile(
     sequence_parallel=False,
     stage_2_shards_parameters=False,
     scatters_gradients=True,
+    replicates_through_fsdp=False,
     cp_method="all_to_all",
     cp_methods=("none", "all_to_all"),
     expert_fold=("dp_replicate", "dp_shard"),

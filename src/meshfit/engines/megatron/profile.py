@@ -154,6 +154,7 @@ MEGATRON = EngineProfile(
     scatters_pipeline_exchange=True,
     stage_2_shards_parameters=False,
     scatters_gradients=True,
+    replicates_through_fsdp=False,
     overlaps_gradients=False,
     option_names=OPTION_NAMES,
 )

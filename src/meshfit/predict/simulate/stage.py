@@ -6,20 +6,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.predict.accumulation import accumulation_s
 from meshfit.predict.compute import PartTime, head_time
+from meshfit.predict.exchange.machine import Machine
+from meshfit.predict.exchange.pipeline import received_s
+from meshfit.predict.exchange.sharding import shares_nothing, unit_exchange
+from meshfit.predict.exchange.tensor import embedding_exchange, head_exchange
 from meshfit.predict.group import LayoutGroup
-from meshfit.predict.parameters import ends_parameters, on_rank
+from meshfit.predict.layer import LayerCost
+from meshfit.predict.messages import ends_states, gathers_once, rank_states
 from meshfit.predict.schedule import Chunk, RankShape
 from meshfit.predict.simulate.streams import Streams, Unit, run_streams
-from meshfit.predict.step import (
-    LayerCost,
-    Machine,
-    Terms,
-    embedding_exchange,
-    gather_s,
-    head_exchange,
-    reduce_s,
-)
+from meshfit.predict.terms import Terms, add, merged, total
 from meshfit.workload.model import LayerSpec
 
 FloatArray = NDArray[np.float64]
@@ -70,23 +68,19 @@ def stage_cost(
         add(backward, {"compute": part.time.backward, "recompute": part.recomputed})
         add(backward, part.backward)
     if chunk.has_embedding:
-        add(forward, embedding_exchange(group, machine))
+        one_way, other_way = embedding_exchange(group, machine)
+        add(forward, one_way)
+        add(backward, other_way)
+    held = rank_states(RankShape(rank=0, chunks=(chunk,)), group)
+    add(backward, {"compute": accumulation_s(held, group, machine.rates)})
+    received = {"all_gather.tp": received_s(group, machine)}
+    add(forward, received, 0.0 if chunk.has_embedding else 1.0)
+    add(backward, received, 0.0 if chunk.has_head else 1.0)
     weight = sum((part.time.weight for part in parts), start=np.zeros(len(group)))
     whole = StageCost(forward=forward, backward=backward, weight=weight)
-    if machine.axes.states.is_single or not parts:
+    if shares_nothing(group, machine) or not parts:
         return whole
     return _with_sharding(whole, chunk, parts, group, machine)
-
-
-def add(terms: Terms, more: Mapping[str, FloatArray]) -> None:
-    """Add seconds by term."""
-    for name, seconds in more.items():
-        terms[name] = terms.get(name, 0.0) + seconds
-
-
-def seconds_of(terms: Mapping[str, FloatArray], group: LayoutGroup) -> FloatArray:
-    """All of them together."""
-    return sum(terms.values(), start=np.zeros(len(group)))
 
 
 def _parts(
@@ -96,10 +90,10 @@ def _parts(
         _Part(
             time=cost.time,
             forward=cost.forward,
-            backward=_sum(cost.backward, cost.again),
+            backward=cost.backward,
             recomputed=cost.recomputed,
-            gather=cost.gather,
-            reduce=cost.reduce,
+            gather=cost.states.gather,
+            reduce=cost.states.reduce,
         )
         for kind, count in chunk.layers
         for cost in [layers[kind]] * count
@@ -119,12 +113,6 @@ def _parts(
     return parts
 
 
-def _sum(terms: Terms, more: Terms) -> Terms:
-    result = dict(terms)
-    add(result, more)
-    return result
-
-
 def _with_sharding(
     whole: StageCost, chunk: Chunk, parts: list[_Part], group: LayoutGroup, machine: Machine
 ) -> StageCost:
@@ -136,22 +124,23 @@ def _with_sharding(
     last backward's.
     """
     columns = group.columns
-    ends = on_rank(ends_parameters(RankShape(rank=0, chunks=(chunk,)), group.model), columns.tp)
-    root_gather, root_reduce = gather_s(ends, group, machine), reduce_s(ends, group, machine)
+    ends = ends_states(RankShape(rank=0, chunks=(chunk,)), group)
+    root = unit_exchange(ends, group, machine)
     nothing = np.zeros(len(group))
-    forward = _run([_forward_unit(part, group) for part in parts], group, machine)
-    gathered = root_gather + forward.gather_wait + _lost(forward, machine)
-    backward = _run([_backward_unit(part, group) for part in reversed(parts)], group, machine)
-    reduces = sum((part.reduce for part in parts), start=nothing) + root_reduce
-    once = columns.keeps_gradients & ~columns.frees_after_forward & (columns.pp > 1)
+    forward = _run([_forward_unit(part, group, machine) for part in parts], group, machine)
+    gathered = root.gather + forward.gather_wait + _lost(forward, machine)
+    units = [_backward_unit(part, group, machine) for part in reversed(parts)]
+    backward = _run(units, group, machine)
+    reduces = sum((part.reduce for part in parts), start=nothing) + root.reduce
+    once = gathers_once(group)
     keeps = columns.keeps_gradients
     return StageCost(
-        forward=_sum(whole.forward, {"all_gather.dp_shard": np.where(once, 0.0, gathered)}),
-        backward=_sum(
+        forward=merged(whole.forward, {"all_gather.dp_shard": np.where(once, 0.0, gathered)}),
+        backward=merged(
             whole.backward,
             {
                 "all_gather.dp_shard": backward.gather_wait + _lost(backward, machine),
-                "reduce_scatter.dp_shard": np.where(keeps, 0.0, backward.reduce_wait + root_reduce),
+                "reduce_scatter.dp_shard": np.where(keeps, 0.0, backward.reduce_wait + root.reduce),
             },
         ),
         weight=whole.weight,
@@ -168,20 +157,21 @@ def _run(units: list[Unit], group: LayoutGroup, machine: Machine) -> Streams:
     return run_streams(units, overlap=overlap, prefetched=max(1, prefetched))
 
 
-def _forward_unit(part: _Part, group: LayoutGroup) -> Unit:
+def _forward_unit(part: _Part, group: LayoutGroup, machine: Machine) -> Unit:
+    beside = machine.beside(part.forward)
     return Unit(
-        compute=part.time.forward,
-        exposed=seconds_of(part.forward, group),
+        compute=part.time.forward + beside,
+        exposed=total(part.forward, len(group)) - beside,
         gather=part.gather,
         reduce=np.zeros(len(group)),
     )
 
 
-def _backward_unit(part: _Part, group: LayoutGroup) -> Unit:
-    columns = group.columns
+def _backward_unit(part: _Part, group: LayoutGroup, machine: Machine) -> Unit:
+    columns, beside = group.columns, machine.beside(part.backward)
     return Unit(
-        compute=part.time.backward + part.recomputed,
-        exposed=seconds_of(part.backward, group),
+        compute=part.time.backward + part.recomputed + beside,
+        exposed=total(part.backward, len(group)) - beside,
         gather=np.where(columns.frees_after_forward, part.gather, 0.0),
         reduce=np.where(columns.keeps_gradients, 0.0, part.reduce),
     )

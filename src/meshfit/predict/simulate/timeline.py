@@ -7,21 +7,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.predict.exchange.machine import Machine
+from meshfit.predict.exchange.pipeline import boundary_s, hides_transfers
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.layer import LayerCost, layer_cost
 from meshfit.predict.schedules.play import Played, play
 from meshfit.predict.schedules.waves import BACKWARD, FORWARD, INPUT, WEIGHT, Waves, waves_of
-from meshfit.predict.simulate.stage import StageCost, add, seconds_of, stage_cost
-from meshfit.predict.step import (
-    TERMS,
-    LayerCost,
-    Machine,
-    Terms,
-    after_backward,
-    boundary_s,
-    layer_cost,
-    rank_compute,
-    waiting_s,
-)
+from meshfit.predict.simulate.stage import StageCost, stage_cost
+from meshfit.predict.step import after_backward, rank_compute, waiting_s
+from meshfit.predict.terms import TERMS, Terms, add, total
 from meshfit.workload.model import LayerSpec
 
 FloatArray = NDArray[np.float64]
@@ -65,7 +59,7 @@ class Timeline:
     @cached_property
     def busy_s(self) -> FloatArray:
         """Seconds in which each rank computes or communicates, [ranks, N]."""
-        return np.stack([seconds_of(terms, self.group) for terms in self.rank_terms])
+        return np.stack([total(terms, len(self.group)) for terms in self.rank_terms])
 
     def terms(self) -> FloatArray:
         """Seconds by ``TERMS`` of the rank with least idle time, [N, terms]: the bubble is what it
@@ -101,7 +95,7 @@ def play_step(group: LayoutGroup, machine: Machine) -> Timeline:
         transfer,
         ready=_gathered_at(waves, stages, group) if _gathers_ahead(group) else None,
         after=scatters,
-        receives_late=not _hides_transfers(group),
+        receives_late=not hides_transfers(group),
         waits_for_sends=_waits_for_sends(group, machine),
     )
     exchanged = _exchanged_s(waves, played, transfer, scatters)
@@ -138,15 +132,6 @@ def _waits_for_sends(group: LayoutGroup, machine: Machine) -> bool:
     return group.pipeline.schedule == "1f1b" or machine.overlap == 0.0
 
 
-def _hides_transfers(group: LayoutGroup) -> bool:
-    """Whether transfers run while the rank that takes them still computes.
-
-    Else it comes to them in its turn: in NCCL's stream a receive waits for all that was issued
-    before it.
-    """
-    return group.pipeline.vpp > 1 and group.profile.hides_pipeline_exchange
-
-
 def _gathers_ahead(group: LayoutGroup) -> bool:
     """Whether a rank gathers parameters that stay gathered before their first use comes up: torch's
     runtime for several stages a rank does (``schedules.py::_add_unshard_reshard``)."""
@@ -159,7 +144,7 @@ def _gathered_at(waves: Waves, stages: tuple[StageCost, ...], group: LayoutGroup
     for rank in range(group.pipeline.pp):
         gathered = np.zeros(len(group))
         for number in group.pipeline.stages_of(rank):
-            gathered = gathered + seconds_of(stages[number].first, group)
+            gathered = gathered + total(stages[number].first, len(group))
             ready[waves.is_first & (waves.stage == number)] = gathered
     return ready
 
@@ -170,7 +155,7 @@ def _scatters(waves: Waves, stages: tuple[StageCost, ...], group: LayoutGroup) -
     held = np.zeros((len(waves), len(group)))
     for number, stage in enumerate(stages):
         if stage.last:
-            held[waves.is_last & (waves.stage == number)] = seconds_of(stage.last, group)
+            held[waves.is_last & (waves.stage == number)] = total(stage.last, len(group))
     return held
 
 
@@ -178,13 +163,15 @@ def _durations(waves: Waves, stages: tuple[StageCost, ...], group: LayoutGroup) 
     """Seconds of every action, [actions, N]."""
     table = np.empty((len(stages), 4, len(group)))
     for number, stage in enumerate(stages):
-        forward, backward = seconds_of(stage.forward, group), seconds_of(stage.backward, group)
+        forward, backward = (
+            total(passed, len(group)) for passed in (stage.forward, stage.backward)
+        )
         table[number, FORWARD], table[number, BACKWARD] = forward, backward
         table[number, INPUT], table[number, WEIGHT] = backward - stage.weight, stage.weight
     duration = table[waves.stage, waves.kind]
     if not _gathers_ahead(group):
         for action in np.flatnonzero(waves.is_first):
-            duration[action] += seconds_of(stages[waves.stage[action]].first, group)
+            duration[action] += total(stages[waves.stage[action]].first, len(group))
     return duration
 
 
@@ -203,7 +190,7 @@ def _tails(
 
 def _seconds(tail: Terms, group: LayoutGroup, *, after_norm: bool) -> FloatArray:
     part = {name: t for name, t in tail.items() if (name in AFTER_NORM) == after_norm}
-    return seconds_of(part, group)
+    return total(part, len(group))
 
 
 def _rank_terms(
