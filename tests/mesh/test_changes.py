@@ -128,6 +128,12 @@ def test_one_change_makes_a_layout_legal(keys, expected):
     assert allowed(Candidates.from_layouts([c.layout for c in found]), NATIVE, facts).all()
 
 
+def test_layers_that_no_stages_divide_are_spread_by_hand():
+    layout = make_layout({"pp": 6, "dp_replicate": 4})
+    found, _ = legal(layout, nodes=3, profile=MEGATRON)
+    assert found[0].words == "stage_layers=5:5:6:6:5:5"
+
+
 def test_a_layout_with_two_faults_has_no_single_change():
     layout = LayoutSpec(tp=4, sp=True, pp=2, recompute="unheard of", schedule="unheard of")
     found, _ = legal(layout)

@@ -111,6 +111,8 @@ class _Maker:
         stages = layout.layers_of_stages(self._num_hidden_layers)
         if len(stages) != layout.num_stages or layout.num_stages < 2:
             return
+        if layout.stage_layers is None and self._num_hidden_layers % layout.num_stages:
+            yield self._with(stage_layers=stages)
         last = layout.num_stages - 1
         for ends, where in (
             ((0,), "first stage"),
@@ -221,6 +223,8 @@ def _difference(before: LayoutSpec, after: LayoutSpec) -> str:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return stages_text(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
