@@ -20,18 +20,26 @@ def shortlist(plan: Plan, length: int, *, besides: LayoutSpec | None = None) -> 
     ``besides`` is run anyway: it is not among them, and where it is the best of its strategy it
     represents it.
 
-    First the best layout of each strategy; then, in predicted order and new families before more
-    of the same, layouts whose step time cannot be told from the best one's.
+    First the best layout of all, then the best of each strategy, those that the best layout has no
+    part of before the others; then, in predicted order and new families before more of the same,
+    layouts whose step time cannot be told from the best one's.
     """
     ordered = [int(index) for index in plan.fitting_order()[:_LOOKED_AT]]
     families = {index: plan.layout(index).family for index in ordered}
-    found = (_best_of(strategy, families) for strategy in STRATEGIES)
-    chosen = list(dict.fromkeys(index for index in found if index is not None))
-    chosen.sort(key=ordered.index)
+    chosen = [*ordered[:1], *_of_each_strategy(families)]
+    chosen = sorted(list(dict.fromkeys(chosen))[:length], key=ordered.index)
     given = {index for index in ordered if plan.layout(index) == besides}
     chosen = [index for index in chosen if index not in given]
     more = (index for index in _contenders(plan, families, chosen) if index not in given)
     return [*chosen, *islice(more, max(0, length - len(chosen)))][:length]
+
+
+def _of_each_strategy(families: dict[int, str]) -> list[int]:
+    """The best layout of each strategy; ``families`` are in predicted order."""
+    in_best = next(iter(families.values()), "").split("+")
+    new_first = sorted(STRATEGIES, key=lambda strategy: strategy in in_best)
+    found = (_best_of(strategy, families) for strategy in new_first)
+    return [index for index in found if index is not None]
 
 
 def _best_of(strategy: str, families: dict[int, str]) -> int | None:
