@@ -26,7 +26,8 @@ class MegatronOptions:
         softmax_in_fp32: whether an unfused softmax computes in fp32.
         fused_rotary: one kernel rotates q and k; else PyTorch operations do.
         attention_mask: whether the data loader makes a mask of every pair of tokens.
-        recompute_modules: what ``selective`` recomputes.
+        recompute_modules: what ``selective`` recomputes; ``discarded_modules``: what ``operations``
+            does, parts whose outputs are dropped once used and made again from inputs that are kept.
         recompute_uniform: whether ``full`` checkpoints groups of layers; else (``block``) the first
             layers of a stage one by one.
         global_buffers: whether gathered inputs and attention scores of Megatron-Core's own layers
@@ -52,6 +53,7 @@ class MegatronOptions:
     fused_rotary: bool = True
     attention_mask: bool = True
     recompute_modules: tuple[str, ...] = ("core_attn",)
+    discarded_modules: tuple[str, ...] = ("layernorm", "moe_act", "mla_up_proj")
     recompute_uniform: bool = True
     global_buffers: bool = True
     loss_kernel: Literal["native", "te"] = "native"

@@ -94,6 +94,7 @@ EXAMPLES = [
         {"vpp": 2, "pp": 4, "overlap_p2p": False},
         {"pp": 2},
     ),
+    ("megatron", "operations_have_parts", {"recompute": "operations", "num_experts": 8, "latent_attention": False}, {"num_experts": 0}),
     ("megatron", "recompute_method_goes_with_full", {"recompute": "full", "recompute_method": "block"}, {"recompute": "selective"}),
     ("megatron", "recompute_layers_go_with_full", {"recompute": "full", "recompute_num_layers": 1}, {"recompute_num_layers": 0}),
     ("megatron", "zero_shards_something", {"zero_stage": 1, "data_parallel_size": 2}, {"data_parallel_size": 1}),

@@ -68,6 +68,18 @@ def test_a_heavy_head_counts_as_the_layers_it_weighs(make_model):
     )
 
 
+def test_where_the_ends_may_be_bare_embedding_and_head_get_stages_of_their_own(make_model):
+    """2407.21783, section 3.3.2: the first chunk of the first rank has the embedding alone."""
+    model = make_model(layers=126)
+    assert splits_for(model, MEGATRON, 128) == [None, (0, *(1,) * 126, 0)]
+    assert splits_for(model, NATIVE, 128) == [None]
+
+
+def test_no_stage_between_the_ends_is_bare():
+    assert balanced_stages(4, 7, embedding=1, head=1, bare_ends=True) is None
+    assert balanced_stages(4, 6, embedding=1, head=1, bare_ends=True) == (0, 1, 1, 1, 1, 0)
+
+
 def test_engines_without_given_stages_get_none(make_model):
     assert stage_splits(make_model(layers=80), replace(NATIVE, rules=())).splits == (None,)
 

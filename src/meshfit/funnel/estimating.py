@@ -9,6 +9,7 @@ from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import CP_METHODS, OFFLOAD, RECOMPUTE, SCHEDULES, Candidates
+from meshfit.mesh.rulebook.pipeline import LOOPED_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.coverage import COVERED_RECOMPUTE, COVERED_SCHEDULES, require_covered
 from meshfit.profile import EngineProfile
@@ -49,9 +50,17 @@ def as_estimated(job: Job) -> Job:
 
 
 def modelled(candidates: Candidates, num_hidden_layers: int) -> NDArray[np.bool_]:
-    """Which layouts the formulas can predict: a layer on each stage, a schedule and a recompute
-    policy that they know."""
-    has_layers = candidates.pp * candidates.vpp <= num_hidden_layers
+    """Which layouts the formulas can predict: a layer on each pipeline rank, and on each stage that
+    holds neither embedding nor head alone; a schedule and a recompute policy that they know."""
+    fills = np.array([split is None or min(split) >= 1 for split in candidates.stage_splits])
+    inner = [
+        split is not None and min(split[1:-1], default=1) >= 1 for split in candidates.stage_splits
+    ]
+    bare_ends = np.array(inner) & ~fills
+    looped = np.isin(candidates.schedule, [SCHEDULES.index(name) for name in LOOPED_SCHEDULES])
+    has_layers = (
+        fills[candidates.stage_split] & (candidates.pp * candidates.vpp <= num_hidden_layers)
+    ) | (bare_ends[candidates.stage_split] & (candidates.pp > 1) & (candidates.vpp > 1) & looped)
     schedules = [SCHEDULES.index(name) for name in COVERED_SCHEDULES]
     recompute = [RECOMPUTE.index(name) for name in COVERED_RECOMPUTE]
     known = np.isin(candidates.schedule, schedules) & np.isin(candidates.recompute, recompute)
@@ -74,5 +83,5 @@ def why_not_modelled(job: Job, layout: LayoutSpec) -> str | None:
         return f"offload={layout.offload} is not modelled yet"
     one = Candidates.from_layouts([layout])
     if not modelled(one, job.model.num_hidden_layers)[0]:
-        return "stages without a layer are not modelled"
+        return "pipeline ranks without a layer are not modelled, nor are stages between the ends without one"
     return None

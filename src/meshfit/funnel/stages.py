@@ -28,15 +28,26 @@ def _note(plan: Plan, index: int) -> str:
     why = f": {counted}, so their stages hold fewer" if counted else ""
     return (
         f"stage_layers {stages_text(split)} spreads {layers} layers over {len(split)} stages{why}."
+        + _bare_ends(split)
         + _evenly_instead(plan, index, layout)
     )
+
+
+def _bare_ends(split: tuple[int, ...]) -> str:
+    alone = [name for name, held in (("embedding", split[0]), ("head", split[-1])) if held == 0]
+    return "".join(f" The {name} has a stage of its own." for name in alone)
 
 
 def _counted_as(plan: Plan, split: tuple[int, ...]) -> str | None:
     """What the ends count as in this split; None where it is not one of ours."""
     model = plan.job.model
     for head in (1, head_layers(model)):
-        if balanced_stages(model.num_hidden_layers, len(split), embedding=1, head=head) == split:
+        if (
+            balanced_stages(
+                model.num_hidden_layers, len(split), embedding=1, head=head, bare_ends=True
+            )
+            == split
+        ):
             if head == 1:
                 return "embedding and head count as a layer each"
             return f"the embedding counts as one layer and the head as {head}, which it weighs"
@@ -46,7 +57,7 @@ def _counted_as(plan: Plan, split: tuple[int, ...]) -> str | None:
 def _evenly_instead(plan: Plan, index: int, layout: LayoutSpec) -> str:
     """What the even split would take, where it is another one."""
     evenly = even_stages(plan.job.model.num_hidden_layers, layout.num_stages)
-    if evenly == layout.stage_layers:
+    if evenly == layout.stage_layers or min(evenly) == 0:
         return ""
     other, _ = estimate_candidates(
         plan.job, Candidates.from_layouts([replace(layout, stage_layers=evenly)])

@@ -18,6 +18,7 @@ SCHEMA_VERSION = 1
 DEFAULT_ADAPTER_RANK = 16
 
 Count = Annotated[int, Field(gt=0, lt=2**31, strict=True)]
+LayerCount = Annotated[int, Field(ge=0, lt=2**31, strict=True)]
 Launches = Annotated[int, Field(gt=0, le=1000, strict=True)]
 StateType = Literal["fp32", "bf16", "fp16"]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -134,7 +135,7 @@ class LayoutFile(Strict):
     pp: Count | None = None
     vpp: Count | None = None
     schedule: str | None = None
-    stage_layers: list[Count] | None = None
+    stage_layers: list[LayerCount] | None = None
     ep: Count | None = None
     etp: Count | None = None
     zero_stage: ZeroStage | None = None
@@ -203,3 +204,4 @@ class JobFile(Strict):
     run: RunFile = RunFile()
     budget: BudgetFile | None = None
     calibration: str | None = None
+    curves: str | None = None

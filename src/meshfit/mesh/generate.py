@@ -100,7 +100,35 @@ class _StagePolicy:
         return self.splits.of(columns["pp"] * columns["vpp"])
 
 
-Policy = _Policy | _StagePolicy
+@dataclass(frozen=True, kw_only=True)
+class _RecomputedLayers:
+    """Of every stage, under ``block``: one, two, or half of them, where these differ and leave some.
+
+    ``alternate`` recomputes every second layer; ``full`` checkpoints them one by one.
+    """
+
+    num_hidden_layers: int
+    column: str = "recompute_layers"
+    decides: tuple[str, ...] = ("recompute_layers",)
+
+    def count(self, columns: Columns) -> IntArray:
+        if "recompute" not in columns:
+            return np.ones(_num_rows(columns), dtype=np.int64)
+        layers = self._layers_of_stage(columns)
+        more = 1 * (layers > 2) + 1 * (layers // 2 > 2)
+        return np.where(columns["recompute"] == RECOMPUTE.index("block"), 1 + more, 1)
+
+    def value(self, columns: Columns, position: IntArray) -> IntArray:
+        half = self._layers_of_stage(columns) // 2
+        blocks = np.choose(position, [np.ones_like(half), np.full_like(half, 2), half])
+        alternates = columns["recompute"] == RECOMPUTE.index("alternate")
+        return np.where(alternates, 2, blocks)
+
+    def _layers_of_stage(self, columns: Columns) -> IntArray:
+        return np.asarray(self.num_hidden_layers // (columns["pp"] * columns["vpp"]))
+
+
+Policy = _Policy | _StagePolicy | _RecomputedLayers
 
 
 def generate(
@@ -146,8 +174,6 @@ def _candidates(columns: Columns, splits: StageSplits) -> Candidates:
     """Complete columns as candidates; what was not laid out keeps its default."""
     default = Candidates.from_layouts([LayoutSpec()]).take(np.zeros(_num_rows(columns), np.int64))
     complete: dict[str, Any] = {name: columns.get(name, getattr(default, name)) for name in COLUMNS}
-    alternates = complete["recompute"] == RECOMPUTE.index("alternate")
-    complete["recompute_layers"] = np.where(alternates, 2, complete["recompute_layers"])
     return Candidates(**complete, stage_splits=splits.splits)
 
 
@@ -251,6 +277,7 @@ def _policies(
             otherwise=RECOMPUTE.index(default.recompute),
             applies=everywhere,
         ),
+        _RecomputedLayers(num_hidden_layers=facts["num_hidden_layers"]),
     ]
 
 

@@ -28,7 +28,8 @@ class LayoutSpec:
             backward (FSDP2 with reshard_after_forward false), 3 gathered for each use.
         micro_batch_size: sequences one forward takes on one data-parallel rank.
         recompute: ``none``; ``selective`` (core attention); ``operations`` (all but the outputs of
-            attention and of every second matmul); ``alternate`` (every ``recompute_layers``-th
+            attention and of every second matmul, or the parts whose outputs Megatron-Core
+            discards); ``alternate`` (every ``recompute_layers``-th
             layer in full); ``block`` (the first ``recompute_layers`` layers of every stage in
             full); ``full`` (all of them, ``recompute_layers`` to a checkpoint).
         offload: where states or activations go when they are not needed.
@@ -173,17 +174,20 @@ def even_stages(num_hidden_layers: int, num_stages: int) -> tuple[int, ...]:
 
 
 def balanced_stages(
-    num_hidden_layers: int, num_stages: int, *, embedding: int, head: int
+    num_hidden_layers: int, num_stages: int, *, embedding: int, head: int, bare_ends: bool = False
 ) -> tuple[int, ...] | None:
     """Layers over stages as evenly as can be with embedding and head counted as so many layers.
 
     126 layers, embedding and head over 16 stages are 7 layers on the first and the last and 8 on
-    each other (2407.21783, section 3.3.2). None where that leaves an end without a layer.
+    each other (2407.21783, section 3.3.2). None where that leaves a stage without a layer;
+    ``bare_ends``: where it leaves one between the ends so.
     """
     counted = list(even_stages(num_hidden_layers + embedding + head, num_stages))
     counted[0] -= embedding
     counted[-1] -= head
-    return tuple(counted) if min(counted) >= 1 else None
+    least_at_ends = 0 if bare_ends else 1
+    fills = min(counted[0], counted[-1]) >= least_at_ends and min(counted[1:-1], default=1) >= 1
+    return tuple(counted) if fills else None
 
 
 def stages_text(layers: Sequence[int]) -> str:

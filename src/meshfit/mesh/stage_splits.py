@@ -15,6 +15,9 @@ IntArray = NDArray[np.int64]
 TAKES_SPLITS = "stage_layers_cover_model"
 """The rule by which an engine takes the layers of every stage."""
 
+TAKES_BARE_ENDS = "stages_within_layers_and_ends"
+"""The rule by which the first stage may hold the embedding alone, and the last the head."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StageSplits:
@@ -40,19 +43,25 @@ def stage_splits(model: ModelSpec, profile: EngineProfile) -> StageSplits:
 
     One layer less on the first and last stage, for which embedding and head count as a layer each;
     and, where the head's matrix has the parameters of several layers, as many less on the last
-    stage. An engine that splits undivided layers itself gets no split that it makes anyway.
+    stage. An engine that splits undivided layers itself gets no split that it makes anyway. Where it
+    takes them, splits leave the embedding and the head alone on their stages.
     """
     layers = model.num_hidden_layers
+    bare_ends = TAKES_BARE_ENDS in profile.rules
+    most = layers + 2 if bare_ends else layers
     splits: list[tuple[int, ...] | None] = [None]
-    indices = np.zeros((layers + 1, 3), dtype=np.int64)
-    counts = np.ones(layers + 1, dtype=np.int64)
+    indices = np.zeros((most + 1, 3), dtype=np.int64)
+    counts = np.ones(most + 1, dtype=np.int64)
     if TAKES_SPLITS not in profile.rules:
         return StageSplits(splits=(None,), counts=counts, indices=indices)
     refuses_uneven = "layers_divisible_by_stages" in profile.rules
     heads = dict.fromkeys((1, head_layers(model)))
-    for stages in range(2, layers + 1):
+    for stages in range(2, most + 1):
         implied = None if refuses_uneven and layers % stages else even_stages(layers, stages)
-        found = (balanced_stages(layers, stages, embedding=1, head=head) for head in heads)
+        found = (
+            balanced_stages(layers, stages, embedding=1, head=head, bare_ends=bare_ends)
+            for head in heads
+        )
         for split in dict.fromkeys(one for one in found if one not in (None, implied)):
             indices[stages, counts[stages]] = len(splits)
             counts[stages] += 1

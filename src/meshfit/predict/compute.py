@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.columns import step_columns
+from meshfit.predict.discarded import remade_bytes, up_projections
 from meshfit.predict.documents import document_length, mixing_flops_per_token
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.passes import (
@@ -26,6 +27,8 @@ __all__ = ["PartTime", "Rates", "head_time", "layer_time", "optimizer_s", "rates
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+SAVED_MATMULS = 0.5
+"""PyTorch's recomputation by operation keeps the outputs of every second matmul and of attention."""
 FLASH_BACKWARD = 2.5
 """Backward over forward FLOPs of flash attention: five matmuls to two (2307.08691, section 3.1)."""
 SCAN_SHARE = 0.1
@@ -48,6 +51,7 @@ class PartTime:
         mixing, mixing_backward: what of both passes is attention without its projections.
         matmuls: what of ``forward`` is matmuls with weights.
         last: what of it makes the layer's output, which backward does not read.
+        operations: what of it ``recompute=operations`` runs again.
     """
 
     forward: FloatArray
@@ -57,6 +61,7 @@ class PartTime:
     mixing_backward: FloatArray
     matmuls: FloatArray
     last: FloatArray
+    operations: FloatArray
 
 
 def layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
@@ -114,15 +119,34 @@ def _layer_time(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> PartTime:
         + passes.backward / rate.memory_bytes_per_s
         + casts_backward
     )
+    issued_forward = _issued(device_forward, group, rate)
     return PartTime(
-        forward=_issued(device_forward, group, rate),
+        forward=issued_forward,
         backward=_issued(device_backward, group, rate),
         weight=weights,
         mixing=mixing_forward,
         mixing_backward=mixing_backward,
         matmuls=forward,
         last=_last_matmul_s(work, group, rate),
+        operations=_discarded_s(layer, group, rate)
+        if group.profile.kernels == "megatron"
+        else SAVED_MATMULS * forward + np.maximum(0.0, issued_forward - mixing_forward - forward),
     )
+
+
+def _discarded_s(layer: LayerSpec, group: LayoutGroup, rate: Rates) -> FloatArray:
+    """Megatron-Core's parts whose outputs are discarded, run again."""
+    columns, ones = group.columns, np.ones(len(group))
+    seconds = remade_bytes(layer, group) / rate.memory_bytes_per_s
+    for inputs, outputs in up_projections(layer, group):
+        shape = _Shape(
+            rows=columns.tokens * ones,
+            inputs=inputs * ones,
+            outputs=outputs / columns.tp,
+            count=ones,
+        )
+        seconds = seconds + _three_matmuls(shape, group, rate, in_linear=True)[0]
+    return np.asarray(seconds)
 
 
 def _issued(device_s: FloatArray, group: LayoutGroup, rate: Rates) -> FloatArray:
@@ -317,6 +341,7 @@ def _head_time(group: LayoutGroup, rate: Rates) -> PartTime:
         mixing_backward=np.zeros(len(group)),
         matmuls=forward,
         last=forward,
+        operations=np.zeros(len(group)),
     )
 
 

@@ -9,9 +9,6 @@ from meshfit.predict.group import LayoutGroup
 
 FloatArray = NDArray[np.float64]
 
-SAVED_MATMULS = 0.5
-"""``operations`` keeps the outputs of every second matmul and of attention."""
-
 
 def recomputed_share(group: LayoutGroup) -> FloatArray:
     """Share of layers whose whole forward runs again: ``full`` all, ``alternate`` every n-th,
@@ -29,14 +26,13 @@ def recomputed_s(group: LayoutGroup, time: PartTime) -> FloatArray:
     """Seconds of forward that run again for one layer, on average over the layers of a stage.
 
     A whole layer is run again but for its last matmul, where the engine stops once it has what
-    backward needs. ``selective``: attention without its projections. ``operations``: half of the matmuls and all
-    that is elementwise.
+    backward needs. ``selective``: attention without its projections. ``operations``: what the engine
+    means by it (``PartTime.operations``).
     """
     policy = group.candidates.recompute
-    elementwise = np.maximum(0.0, time.forward - time.mixing - time.matmuls)
     parts = np.select(
         [policy == RECOMPUTE.index("selective"), policy == RECOMPUTE.index("operations")],
-        [time.mixing, SAVED_MATMULS * time.matmuls + elementwise],
+        [time.mixing, time.operations],
         default=0.0,
     )
     whole = time.forward

@@ -13,6 +13,7 @@ from meshfit.predict.megatron.layer import (
 from meshfit.predict.megatron.settings import LayerSettings
 from meshfit.predict.megatron.tensors import SPLITS, BytesPerToken, Split
 from meshfit.workload.blocks.feed_forward import MoeSpec
+from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.blocks.state_space import MambaSpec
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec
 from tests.predict.megatron.builders import gpt, group
@@ -41,6 +42,7 @@ def settings(**keys: Any) -> LayerSettings:
         "attention_dropout": False,
         "hidden_dropout": False,
         "norm_statistics": 0,
+        "fuses_norms": True,
         "grouped_experts": True,
         "capacity_factor": 1.0,
         "basis": group(gpt(hidden_size=HIDDEN, heads=HEADS), {}).layer_basis,
@@ -108,8 +110,35 @@ def test_selective_recomputation_drops_scores_and_keeps_queries_keys_and_values(
 
 
 def test_recomputing_norms_drops_their_outputs() -> None:
-    dropped = recomputed_bytes(GPT, HIDDEN, settings(), ("layernorm",))
+    dropped = recomputed_bytes(GPT, HIDDEN, settings(fuses_norms=False), ("layernorm",))
     assert part(dropped, "sequence") == 4 * HIDDEN
+
+
+def test_norms_that_are_part_of_a_linear_cannot_be_recomputed() -> None:
+    assert sum(recomputed_bytes(GPT, HIDDEN, settings(), ("layernorm",)).by_split) == 0
+
+
+def test_before_experts_a_norm_is_a_module_of_its_own() -> None:
+    expert = MlpSpec(intermediate_size=HIDDEN, gated=True)
+    moe = MoeSpec(num_experts=8, experts_per_token=2, expert=expert)
+    layer = LayerSpec(blocks=(("self_attn", GPT.attention), ("mlp", moe)))
+    dropped = recomputed_bytes(layer, HIDDEN, settings(), ("layernorm",))
+    assert sum(dropped.by_split) == part(dropped, "sequence") == 2 * HIDDEN
+
+
+def test_up_projections_of_latent_attention_are_made_again_with_the_latents_norms() -> None:
+    attention = LatentAttentionSpec(
+        num_attention_heads=HEADS,
+        kv_lora_rank=8,
+        q_lora_rank=16,
+        qk_nope_head_dim=12,
+        qk_rope_head_dim=4,
+        v_head_dim=12,
+    )
+    layer = LayerSpec(blocks=(("self_attn", attention),))
+    dropped = recomputed_bytes(layer, HIDDEN, settings(), ("mla_up_proj",))
+    assert part(dropped, "sequence") == 2 * (8 + 16)
+    assert part(dropped, "tp") == 2 * HEADS * (16 + 16 + 12)
 
 
 def test_fp8_linears_keep_inputs_of_one_byte() -> None:

@@ -75,6 +75,22 @@ def recompute_known(recompute: Fact, recompute_options: Fact) -> Fact:
 
 
 @rule(
+    subject="recompute",
+    message=(
+        "recompute=operations would change nothing: {engine} can drop the outputs of norms before "
+        "experts or latent attention, of experts' activations and of latent attention's up "
+        "projections, and this model has neither experts nor latent attention"
+    ),
+    option_key="recompute_operations",
+)
+def operations_have_parts(recompute: Fact, num_experts: Fact, latent_attention: Fact) -> Fact:
+    """Dense layers of Transformer Engine have their norms inside their linears, and an activation
+    that no module of ``--recompute-modules`` but the whole ``mlp`` covers (Megatron-Core,
+    ``transformer_layer.py`` and ``gpt_layer_specs.py``)."""
+    return (recompute != "operations") | (num_experts > 0) | (latent_attention != 0)
+
+
+@rule(
     subject="offload",
     message="{engine} does not run offload={offload!r}",
     lists_all=True,

@@ -11,7 +11,9 @@ from meshfit.predict.schedule import Chunk
 
 FloatArray = NDArray[np.float64]
 
-FULL, BLOCK, SELECTIVE = (RECOMPUTE.index(name) for name in ("full", "block", "selective"))
+FULL, BLOCK, SELECTIVE, OPERATIONS = (
+    RECOMPUTE.index(name) for name in ("full", "block", "selective", "operations")
+)
 
 
 def kept(rank: MegatronRank) -> FloatArray:
@@ -26,12 +28,14 @@ def chunk_kept(rank: MegatronRank, chunk: Chunk) -> FloatArray:
     A stage's output is freed once it is sent (``deallocate_pipeline_outputs``); its input is what
     the first layer keeps.
     """
-    is_selective = rank.group.candidates.recompute == SELECTIVE
+    recompute = rank.group.candidates.recompute
     bytes_, before = rank.nothing, 0
     for layer, count in chunk.layers:
         kind = rank.kinds[layer]
         whole, inputs = _recomputed_layers(rank, count, before)
-        each = kind.kept - np.where(is_selective, kind.dropped, 0.0)
+        each = kind.kept - np.select(
+            [recompute == SELECTIVE, recompute == OPERATIONS], [kind.dropped, kind.discarded], 0.0
+        )
         bytes_ = bytes_ + (count - whole) * each + inputs * rank.boundary
         before += count
     if chunk.has_embedding and rank.settings.hidden_dropout:
@@ -68,16 +72,22 @@ def _mtp_entry(rank: MegatronRank) -> Saved:
 
 def recomputed(rank: MegatronRank) -> FloatArray:
     """What is made again before the backward of one checkpoint: the layers of one, or the parts
-    that selective recomputation dropped in one layer."""
+    that were dropped in one layer."""
     recompute, layers = rank.group.candidates.recompute, rank.group.candidates.recompute_layers
-    whole, part = rank.nothing, rank.nothing
+    whole, part, discarded = rank.nothing, rank.nothing, rank.nothing
     for kind in rank.kinds.values():
         whole, part = np.maximum(whole, kind.kept), np.maximum(part, kind.dropped)
+        discarded = np.maximum(discarded, kind.discarded)
     largest = max((chunk.num_layers for chunk in rank.shape.chunks), default=0)
     at_once = np.minimum(layers, largest)
     return np.select(
-        [recompute == FULL, (recompute == BLOCK) & (layers > 0), recompute == SELECTIVE],
-        [whole * at_once - rank.boundary, whole - rank.boundary, part],
+        [
+            recompute == FULL,
+            (recompute == BLOCK) & (layers > 0),
+            recompute == SELECTIVE,
+            recompute == OPERATIONS,
+        ],
+        [whole * at_once - rank.boundary, whole - rank.boundary, part, discarded],
         default=0.0,
     )
 

@@ -27,12 +27,8 @@ def attention_tensors(attention: AttentionSpec, settings: LayerSettings) -> tupl
     ]
     if attention.qk_norm:
         kept += [
-            Saved(
-                name="q_norm.input", bytes_per_token=element * query, split="tp", module="layernorm"
-            ),
-            Saved(
-                name="k_norm.input", bytes_per_token=element * key, split="kv", module="layernorm"
-            ),
+            Saved(name="q_norm.input", bytes_per_token=element * query, split="tp"),
+            Saved(name="k_norm.input", bytes_per_token=element * key, split="kv"),
         ]
     if (
         settings.kernel == "unfused"
@@ -53,7 +49,11 @@ def attention_tensors(attention: AttentionSpec, settings: LayerSettings) -> tupl
 def latent_attention_tensors(
     attention: LatentAttentionSpec, settings: LayerSettings
 ) -> tuple[Saved, ...]:
-    """The latents (and, normalised, once more), the heads' q, k and v made of them, and the core."""
+    """The latents (and, normalised, once more), the heads' q, k and v made of them, and the core.
+
+    ``mla_up_proj`` makes all of it again from the latents (``qkv_up_proj_and_rope_apply``, whose
+    linears have the latents' norms in them).
+    """
     element, heads = settings.element_bytes, attention.num_attention_heads
     query, value = heads * attention.qk_head_dim, heads * attention.v_head_dim
     latents = attention.kv_lora_rank + (attention.q_lora_rank or 0)
@@ -63,7 +63,7 @@ def latent_attention_tensors(
             name="latents.normalised",
             bytes_per_token=element * latents,
             split="sequence",
-            module="layernorm",
+            module="mla_up_proj",
         ),
         Saved(name="q", bytes_per_token=element * query, split="tp", module="mla_up_proj"),
         Saved(name="k", bytes_per_token=element * query, split="tp", module="mla_up_proj"),

@@ -30,7 +30,7 @@ def layer_tensors(
     residual stream (a mask)."""
     return tuple(
         (
-            *_norm(hidden_size, settings),
+            *_norm(block, hidden_size, settings),
             *_block(block, hidden_size, settings),
             *_dropout(hidden_size, settings),
         )
@@ -74,12 +74,23 @@ def backward_bytes(
     return tuple(phases)
 
 
-def _norm(hidden_size: int, settings: LayerSettings) -> tuple[Saved, ...]:
+def has_own_norm(block: Block, *, fuses_norms: bool) -> bool:
+    """Whether the norm before a block is a module of its own, which ``layernorm`` can recompute.
+
+    Transformer Engine's layers have it in the first linear, but before experts, whose router takes
+    its output as well, and before latent attention, whose linears into the latents do
+    (``get_gpt_layer_with_transformer_engine_submodules``).
+    """
+    return not fuses_norms or isinstance(block, MoeSpec | LatentAttentionSpec)
+
+
+def _norm(block: Block, hidden_size: int, settings: LayerSettings) -> tuple[Saved, ...]:
     """The norm's input, its statistics, and its output, which the next linear keeps."""
+    module = "layernorm" if has_own_norm(block, fuses_norms=settings.fuses_norms) else ""
     return (
         _residual("norm.input", hidden_size, settings),
         Saved(name="norm.statistics", bytes_per_token=FP32_BYTES * settings.norm_statistics, split="sequence"),
-        Saved(name="norm.out", bytes_per_token=settings.linear_input_bytes * hidden_size, split="sequence", module="layernorm"),
+        Saved(name="norm.out", bytes_per_token=settings.linear_input_bytes * hidden_size, split="sequence", module=module),
     )  # fmt: skip
 
 

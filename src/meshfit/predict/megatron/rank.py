@@ -32,7 +32,7 @@ class LayerKind:
 
     Attributes:
         kept: what forward keeps, nothing recomputed.
-        dropped: what of it selective recomputation drops.
+        dropped: what of it selective recomputation drops; ``discarded``: what that of operations does.
         backward: the most that backward holds beyond what is kept up to then.
         heads: of its attention.
         largest_weight: parameters of its largest matrix.
@@ -40,6 +40,7 @@ class LayerKind:
 
     kept: FloatArray
     dropped: FloatArray
+    discarded: FloatArray
     backward: FloatArray
     heads: int
     largest_weight: float
@@ -122,14 +123,19 @@ class MegatronRank:
 
     def _kind(self, layer: LayerSpec) -> LayerKind:
         hidden, settings, tokens = self.hidden_size, self.settings, self.tokens
-        modules = self.group.profile.megatron.recompute_modules
+        options = self.group.profile.megatron
         phases = [each.on_rank(tokens) for each in backward_bytes(layer, hidden, settings)]
         weights = [
             t.elements / t.copies for _, block in layer.blocks for t in block.tensors(hidden)
         ]
         return LayerKind(
             kept=layer_bytes(layer, hidden, settings).on_rank(tokens),
-            dropped=recomputed_bytes(layer, hidden, settings, modules).on_rank(tokens),
+            dropped=recomputed_bytes(layer, hidden, settings, options.recompute_modules).on_rank(
+                tokens
+            ),
+            discarded=recomputed_bytes(layer, hidden, settings, options.discarded_modules).on_rank(
+                tokens
+            ),
             backward=np.maximum.reduce(phases),
             heads=max(
                 (

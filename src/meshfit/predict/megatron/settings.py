@@ -19,6 +19,8 @@ class LayerSettings:
         linear_input_bytes: of what a linear keeps of its input (1 under fp8).
         rotates: whether positions are rotations of q and k.
         norm_statistics: fp32 numbers a norm keeps a token.
+        fuses_norms: whether a norm before a linear is part of it (Transformer Engine's
+            ``LayerNormLinear``), so that nothing can recompute it alone.
         basis: what blocks that Megatron-Core computes as PyTorch does take.
     """
 
@@ -31,6 +33,7 @@ class LayerSettings:
     attention_dropout: bool
     hidden_dropout: bool
     norm_statistics: int
+    fuses_norms: bool
     grouped_experts: bool
     capacity_factor: float
     basis: LayerBasis
@@ -57,6 +60,7 @@ def layer_settings(group: LayoutGroup) -> LayerSettings:
         attention_dropout=drops(runtime.attention_dropout),
         hidden_dropout=drops(runtime.hidden_dropout),
         norm_statistics=2 if model.norm == "layer_norm" else 1,
+        fuses_norms=options.transformer_engine,
         grouped_experts=options.grouped_experts,
         capacity_factor=options.expert_capacity_factor or 1.0,
         basis=group.layer_basis,
