@@ -9,7 +9,20 @@ import typer
 from rich.markup import escape
 
 from meshfit import __version__
-from meshfit.cli import check, dryrun, export, fit, init, lab, model, plan, report, topo, validate
+from meshfit.cli import (
+    check,
+    dryrun,
+    export,
+    fit,
+    init,
+    lab,
+    model,
+    plan,
+    probe,
+    report,
+    topo,
+    validate,
+)
 from meshfit.cli.output import stderr
 from meshfit.errors import MeshfitError, RunError
 
@@ -30,6 +43,7 @@ app.command()(dryrun.dryrun)
 app.command()(model.model)
 app.command()(topo.topo)
 app.command()(topo.catalogue)
+app.command()(probe.probe)
 app.command()(report.report)
 app.command()(export.export)
 app.command()(init.init)

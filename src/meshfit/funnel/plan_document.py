@@ -3,6 +3,7 @@
 from typing import Any
 
 from meshfit.funnel.calibration_document import calibration_document
+from meshfit.funnel.curves import curves_notes
 from meshfit.funnel.estimating import stand_in_note
 from meshfit.funnel.examples import message_of
 from meshfit.funnel.inert import inert_notes
@@ -37,7 +38,13 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
         seconds=sum(plan.seconds_by_tier.values()),
         seconds_by_tier=plan.seconds_by_tier,
         headroom=plan.job.headroom_fraction,
-        notes=[*plan.job.notes, *_stand_in(plan), *stage_notes(plan, shown), *inert],
+        notes=[
+            *plan.job.notes,
+            *curves_notes(plan.job),
+            *_stand_in(plan),
+            *stage_notes(plan, shown),
+            *inert,
+        ],
         candidates=[
             plan_candidate(
                 layout=plan.layout(index),

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from meshfit.errors import InputError
 from meshfit.funnel.calibrating import Learned, learn
+from meshfit.funnel.curves import measured_curves
 from meshfit.funnel.estimating import estimating_profile, modelled
 from meshfit.funnel.nothing_legal import nothing_legal
 from meshfit.job.spec import Job
@@ -127,6 +128,7 @@ def _in_closed_form(
         candidates,
         estimating_profile(job.profile),
         calibration=learned.calibration,
+        curves=measured_curves(job.curves, job.topology),
     )
     return estimates, verdicts_of(job, estimates)
 

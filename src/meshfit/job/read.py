@@ -28,6 +28,7 @@ from meshfit.job.training import (
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec, make_layout
 from meshfit.profile import EngineProfile
+from meshfit.record.probe import default_curves_path
 from meshfit.record.residuals import default_calibration_path
 from meshfit.units import format_percent, parse_count, parse_fraction
 from meshfit.workload.config_file import is_folder
@@ -109,6 +110,7 @@ def read_job(
         identity=_identity(file),
         notes=tuple(notes),
         calibration=_calibration(calibration, file.calibration, base),
+        curves=_curves(file.curves, base),
     )
 
 
@@ -118,6 +120,22 @@ def _calibration(asked: str | None, written: str | None, base: Path) -> Path | N
     if named is None:
         return default_calibration_path()
     return None if named == NO_CALIBRATION else folder / Path(named).expanduser()
+
+
+def _curves(written: str | None, base: Path) -> Path | None:
+    """The curves file as written in the job, or the person's.
+
+    Raises:
+        InputError: one is written that is not there.
+    """
+    if written is None:
+        return default_curves_path()
+    if written == NO_CALIBRATION:
+        return None
+    path = base / Path(written).expanduser()
+    if not path.exists():
+        raise InputError(f"curves {path} is not there; `meshfit probe --out FILE` writes one")
+    return path
 
 
 def parse_layout_text(text: str) -> dict[str, Any]:
@@ -380,6 +398,12 @@ def _identity(file: JobFile) -> str:
     """
     document = file.model_dump(
         mode="json",
-        exclude={"layout": True, "budget": True, "calibration": True, "run": {"port", "budget"}},
+        exclude={
+            "layout": True,
+            "budget": True,
+            "calibration": True,
+            "curves": True,
+            "run": {"port", "budget"},
+        },
     )
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

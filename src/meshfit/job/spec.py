@@ -51,8 +51,8 @@ class Job:
     that check, run and export work on; ``baseline`` is always a row of a comparison. ``identity``
     hashes what in the file decides the result of a sweep, for the plan hash. ``budget`` is that of
     the whole training run, None where it is not told. ``calibration`` is the file that real runs
-    are remembered in, None where none is to be used. ``notes`` are readings of the file that a
-    person should see.
+    are remembered in, ``curves`` that of ``meshfit probe``, each None where none is to be used.
+    ``notes`` are readings of the file that a person should see.
     """
 
     name: str
@@ -71,3 +71,4 @@ class Job:
     notes: tuple[str, ...] = ()
     other_engines: tuple[str, ...] = ()
     calibration: Path | None = None
+    curves: Path | None = None

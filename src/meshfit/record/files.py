@@ -13,12 +13,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypeAliasType
 
 from meshfit.errors import InputError
+from meshfit.record.probe import ProbeRecord, ProbeRequest
 from meshfit.record.schema import SCHEMA_VERSION, Record, Residual, RunRequest, RunResult, SweepPlan
 
 REQUEST_NAME = "request.json"
 RESULT_NAME = "result.json"
 
-T = TypeVar("T", RunRequest, RunResult, Record, SweepPlan, Residual)
+T = TypeVar("T", RunRequest, RunResult, Record, SweepPlan, Residual, ProbeRequest, ProbeRecord)
 
 
 def _adapter(kind: object) -> TypeAdapter[Any]:
@@ -29,7 +30,8 @@ def _adapter(kind: object) -> TypeAdapter[Any]:
 
 
 _ADAPTERS: dict[object, TypeAdapter[Any]] = {
-    kind: _adapter(kind) for kind in (RunRequest, RunResult, Record, SweepPlan, Residual)
+    kind: _adapter(kind)
+    for kind in (RunRequest, RunResult, Record, SweepPlan, Residual, ProbeRequest, ProbeRecord)
 }
 
 
@@ -117,6 +119,24 @@ def read_result(path: Path) -> RunResult:
 def write_result(path: Path, result: RunResult) -> None:
     """Writes ``result`` to the file ``path``, atomically."""
     write_json_atomically(path, result)
+
+
+def read_probe_request(path: Path) -> ProbeRequest:
+    """What ranks are to measure, from the file ``path``.
+
+    Raises:
+        InputError: missing, broken, or of another schema version.
+    """
+    return _read(ProbeRequest, path)
+
+
+def read_probe(path: Path) -> ProbeRecord:
+    """The curves in the file ``path``.
+
+    Raises:
+        InputError: missing, broken, or of another schema version.
+    """
+    return _read(ProbeRecord, path)
 
 
 def read_sweep_plan(path: Path) -> SweepPlan:

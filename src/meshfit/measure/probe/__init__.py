@@ -1,0 +1,1 @@
+"""Measuring a cluster under torchrun: ``python -m meshfit.measure.probe REQUEST.json FOLDER``."""
