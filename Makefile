@@ -5,13 +5,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: fit test lint types contracts spelling docs accuracy bench clean
+.PHONY: fit test test-all pure lint types contracts spelling docs accuracy bench clean
 
 fit: $(READY)
 	$(BIN)/meshfit fit examples/tiny-llama
 
-test: lint types contracts spelling
-	$(BIN)/pytest
+test: lint types contracts spelling pure
+	$(BIN)/pytest -m "dist and not heavy and not gpu"
+
+test-all: lint types contracts spelling pure
+	$(BIN)/pytest -m "(dist or heavy) and not gpu"
+
+# One process a core; what launches ranks runs after it, alone.
+pure: $(READY)
+	$(BIN)/pytest -n auto --dist loadfile -m "not dist and not heavy and not gpu"
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -14,7 +14,7 @@ from meshfit.workload.families import read_family
 from tests.dryrun.layouts import COMPARED, LAST_RANK, NAMES, is_copied_by_gloo, ranks_compared
 from tests.run.layouts import CONFIGS, GLOBAL_BATCH_SIZE, NUM_RANKS, SEQUENCE_LENGTH, Case
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.heavy]
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300

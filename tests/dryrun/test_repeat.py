@@ -27,6 +27,7 @@ STEPS = [
 
 
 @pytest.mark.dist
+@pytest.mark.heavy
 @pytest.mark.parametrize(("layout", "layers", "micro_batches", "rank", "run"), STEPS)
 def test_a_step_put_together_from_short_ones_is_the_step_itself(
     layout: str, layers: int, micro_batches: int, rank: int, run: list[int]
