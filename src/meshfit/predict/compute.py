@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.columns import step_columns
+from meshfit.predict.cut import cuts_mixers
 from meshfit.predict.discarded import remade_bytes, up_projections
 from meshfit.predict.documents import document_length, mixing_flops_per_token
 from meshfit.predict.group import LayoutGroup
@@ -174,7 +175,7 @@ def _shape(matmul: Matmul, group: LayoutGroup) -> _Shape:
     """Experts of a rank each take an even share of the copies of tokens that come to it."""
     columns, ones = group.columns, np.ones(len(group))
     if matmul.experts == 1:
-        is_whole = matmul.of_mixer and group.profile.kernels != "megatron"
+        is_whole = matmul.of_mixer and not cuts_mixers(group.profile)
         cut = ones if is_whole else columns.tp * ones
         rows, count = columns.tokens * ones, ones
     else:
@@ -299,7 +300,7 @@ def _unfused_s(
 def _scan_s(mixing: ScanMixing, group: LayoutGroup, rate: Rates) -> tuple[FloatArray, FloatArray]:
     """A recurrence over tokens by its FLOPs, backward twice forward."""
     columns, length = group.columns, group.training.sequence_length
-    cut = columns.tp if group.profile.kernels == "megatron" else 1
+    cut = columns.tp if cuts_mixers(group.profile) else 1
     tokens = columns.tokens / cut
     flops = tokens * attention_flops(mixing.block, [length]) / length
     moved = tokens * (mixing.width * group.numerics.compute_bytes)
