@@ -19,6 +19,7 @@ from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.funnel.checking import require_legal
 from meshfit.funnel.explaining import explain_document
+from meshfit.funnel.placements import placements_document
 from meshfit.funnel.plan_document import plan_document, unranked_document
 from meshfit.funnel.planning import Plan, legal_space, make_plan
 from meshfit.funnel.sensitivity import sensitivity_document
@@ -29,16 +30,23 @@ from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.coverage import why_not_covered
 from meshfit.report.documents import PlanDocument
 from meshfit.report.explain import explain_view
+from meshfit.report.placements import placements_view
 from meshfit.report.sensitivity import sensitivity_view
 from meshfit.report.tables import plan_view
 
 NOTHING_FITS = 1
+PLACED_LAYOUTS = 3
+"""So many of the best are looked at by ``--placements``."""
 
 
 def plan(
     job: JobPath,
     *,
-    top: Annotated[int, typer.Option(min=1, help="Candidates to show.")] = 20,
+    top: Annotated[int, typer.Option(min=1, help="Meshes to show, or layouts with --all.")] = 20,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="List layouts one by one, not the best one of each mesh."),
+    ] = False,
     explain: Annotated[
         bool,
         typer.Option(
@@ -60,6 +68,14 @@ def plan(
             help="Show how step time and order of the leaders change with what one can only assume.",
         ),
     ] = False,
+    placements: Annotated[
+        bool,
+        typer.Option(
+            "--placements",
+            help="Show in which domains the axes of the best candidates (or of --layout) could sit, "
+            "and what each placement costs.",
+        ),
+    ] = False,
     layout: LayoutText = None,
     assume: AssumeText = None,
     calibration: CalibrationFile = None,
@@ -67,10 +83,10 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Rank every legal layout by prediction: memory, time by term, and why the rest is illegal."""
-    if layout is not None and not explain and timeline is None:
+    if layout is not None and not explain and not placements and timeline is None:
         raise InputError(
-            "--layout says which layout to --explain, or whose --timeline to write; a plan ranks all "
-            "of them"
+            "--layout says which layout to --explain, whose --placements to show, or whose --timeline "
+            "to write; a plan ranks all of them"
         )
     asked = calibration_asked(calibration, no_calibration)
     read = read_job(job, layout=layout, calibration=asked, assume=assume, to_run=False)
@@ -79,6 +95,10 @@ def plan(
     document = space.document
     if explain:
         document["explain"] = explain_document(read, _looked_at(read, layout, space))
+    if placements:
+        document["placements"] = [
+            placements_document(read, one) for one in _placed(read, layout, space, why)
+        ]
     if sensitivity:
         document["sensitivity"] = sensitivity_document(_ranked_plan(space, why))
     if timeline is not None:
@@ -86,9 +106,11 @@ def plan(
     if as_json:
         print_json(document)
     else:
-        stdout.print(plan_view(document, top=top))
+        stdout.print(plan_view(document, top=top, every=every))
         if explain:
             stdout.print(explain_view(document["explain"]))
+        for placed in document.get("placements", []):
+            stdout.print(placements_view(placed))
         if sensitivity:
             stdout.print(sensitivity_view(document["sensitivity"]))
     if not space.fits:
@@ -126,9 +148,19 @@ def _counted(job: Job, why: str) -> _Space:
     )
 
 
+def _placed(job: Job, layout: str | None, space: _Space, why: str | None) -> list[LayoutSpec]:
+    """The layouts whose placements are shown."""
+    if layout is not None:
+        return [_looked_at(job, layout, space)]
+    made = _ranked_plan(space, why)
+    return [made.layout(int(index)) for index in made.order[:PLACED_LAYOUTS]]
+
+
 def _ranked_plan(space: _Space, why: str | None) -> Plan:
     if space.plan is None:
-        raise InputError(f"--sensitivity compares ranked layouts, and none are ranked: {why}")
+        raise InputError(
+            f"--sensitivity and --placements compare ranked layouts, and none are ranked: {why}"
+        )
     return space.plan
 
 

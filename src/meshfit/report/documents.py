@@ -64,6 +64,27 @@ class PlanCandidateDocument(TypedDict):
     budget: NotRequired[CampaignDocument]
 
 
+class MeshDocument(PlanCandidateDocument):
+    """The best layout of one mesh."""
+
+    rank: int
+    """Its place among all layouts."""
+    mesh: dict[str, int]
+    variants: int
+    """Others of its mesh that fit as well and lie within its interval."""
+    tight: dict[str, Any] | None
+    """``layout``, ``step_time`` and ``memory`` of a faster one of its mesh that fits tightly."""
+    why: str
+    """The largest terms of the first mesh's step; of another, what takes it apart from that."""
+
+
+class NamedDocument(PlanCandidateDocument):
+    """A layout that the job names; ``rank`` is its place among all, or the one that it would have."""
+
+    name: str
+    rank: int
+
+
 class SpaceDocument(TypedDict):
     """How many layouts are legal, and how many each rule rejected."""
 
@@ -81,6 +102,10 @@ class PlanDocument(TypedDict):
     seconds: float
     seconds_by_tier: dict[str, float]
     candidates: list[PlanCandidateDocument]
+    meshes: NotRequired[list[MeshDocument]]
+    """The best layout of each mesh, the fastest mesh first."""
+    named: NotRequired[list[NamedDocument]]
+    """The job's ``layout`` and ``baseline``, where they can be predicted."""
     job: NotRequired[dict[str, Any]]
     headroom: NotRequired[float]
     notes: NotRequired[list[str]]
@@ -89,6 +114,8 @@ class PlanDocument(TypedDict):
     """The job's ``layout`` and ``baseline`` as ``check`` sees them, with their ``rank``."""
     too_large: NotRequired[list[dict[str, Any]]]
     """Layouts that would be faster than all that fit, and ``changes`` that make them fit."""
+    placements: NotRequired[list[dict[str, Any]]]
+    """Of the best layouts: orders of their axes with their cost, and ranks on each host."""
     sensitivity: NotRequired[list[dict[str, Any]]]
     calibration: NotRequired[dict[str, Any]]
     """The file of measured runs, factors by kind of term, and the ``order`` without them."""
