@@ -8,27 +8,22 @@ from meshfit.funnel.estimating import stand_in_note
 from meshfit.funnel.examples import message_of
 from meshfit.funnel.inert import inert_notes
 from meshfit.funnel.left_behind import asked_documents, too_large_documents
+from meshfit.funnel.meshes import mesh_documents, named_documents
+from meshfit.funnel.plan_rows import plan_row
 from meshfit.funnel.planning import Plan
 from meshfit.funnel.stages import stage_notes
 from meshfit.job.spec import Job
 from meshfit.mesh.generate import Generated
 from meshfit.mesh.neighbour import Neighbours
-from meshfit.predict.campaign import campaign
 from meshfit.report.documents import (
     SCHEMA_VERSION,
-    CampaignDocument,
     PlanDocument,
     SpaceDocument,
-    campaign_document,
-    plan_candidate,
 )
 
 
 def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
     """The best ``top`` candidates, the size of the space, and what each tier took."""
-    capacity = plan.job.topology.accelerator.memory_bytes
-    training = plan.job.training
-    useful = training.useful_tokens_per_step / training.tokens_per_step
     shown = [int(index) for index in plan.order[:top]]
     inert = inert_notes(plan.job, [plan.layout(index) for index in shown])
     document = PlanDocument(
@@ -45,39 +40,15 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
             *stage_notes(plan, shown),
             *inert,
         ],
-        candidates=[
-            plan_candidate(
-                layout=plan.layout(index),
-                prediction=plan.estimates.prediction(index),
-                verdict=plan.verdict(index),
-                capacity_bytes=capacity,
-                baseline=plan.layout(index) == plan.job.baseline,
-                campaign=_campaign(plan, index),
-                useful_share=useful,
-            )
-            for index in shown
-        ],
+        candidates=[plan_row(plan, index) for index in shown],
     )
+    document["meshes"] = mesh_documents(plan)
+    document["named"] = named_documents(plan)
     document["asked"] = asked_documents(plan)
     document["too_large"] = too_large_documents(plan)
     if (calibration := calibration_document(plan)) is not None:
         document["calibration"] = calibration
     return document
-
-
-def _campaign(plan: Plan, index: int) -> CampaignDocument | None:
-    """The whole training run under one candidate, where the job has a budget."""
-    job = plan.job
-    if job.budget is None:
-        return None
-    whole = campaign(
-        job.budget,
-        model=job.model,
-        training=job.training,
-        topology=job.topology,
-        step_s=float(plan.estimates.step_middle_s[index]),
-    )
-    return campaign_document(whole, job.budget.currency)
 
 
 def unranked_document(job: Job, generated: Generated, *, seconds: float, why: str) -> PlanDocument:

@@ -28,13 +28,15 @@ _VERDICT_STYLES = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "i
 _BAR_CELLS = 8
 
 
-def plan_view(document: PlanDocument, *, top: int = 20) -> RenderableType:
-    """What was searched, what rules rejected, and the best ``top`` candidates."""
+def plan_view(document: PlanDocument, *, top: int = 20, every: bool = False) -> RenderableType:
+    """What was searched, what rules rejected, and the best ``top`` meshes (``every``: layouts)."""
+    meshes = [] if every else mesh_rows(document, top)
     shown = document["candidates"][:top]
     return Group(
         space_line(document["space"], document.get("seconds")),
         *(Text(note) for note in document.get("notes", ())),
-        *([plan_table(shown, headroom=document.get("headroom"))] if shown else []),
+        *([mesh_table(meshes, headroom=document.get("headroom"))] if meshes else []),
+        *([plan_table(shown, headroom=document.get("headroom"))] if shown and not meshes else []),
         *left_behind(document),
         *([calibration_view(document["calibration"])] if document.get("calibration") else []),
         rejected_table(document["space"]["rejected"], document["space"].get("examples")),
@@ -109,7 +111,76 @@ def plan_table(
     return table
 
 
-def _rate(candidate: PlanCandidateDocument) -> Text:
+def mesh_rows(document: PlanDocument, top: int) -> list[Mapping[str, Any]]:
+    """The best layouts of ``top`` meshes, and between them those that the job names, by rank."""
+    rows: list[Mapping[str, Any]] = list(document.get("meshes", ())[:top])
+    if not rows:
+        return []
+    for named in document.get("named", ()):
+        same = next((k for k, row in enumerate(rows) if row["label"] == named["label"]), None)
+        if same is not None:
+            rows[same] = {**rows[same], "name": named["name"]}
+            continue
+        behind = (k for k, row in enumerate(rows) if row["rank"] > named["rank"])
+        rows.insert(next(behind, len(rows)), named)
+    return rows
+
+
+def mesh_table(rows: Sequence[Mapping[str, Any]], *, headroom: float | None = None) -> Table:
+    """One row a mesh, and those that the job names, in the order given."""
+    table = _table("Best layout of each mesh, predicted", caption=_mesh_caption(headroom))
+    table.add_column("#", justify="right", style="dim", overflow="fold")
+    table.add_column("layout", overflow="fold")
+    table.add_column("memory", overflow="fold")
+    table.add_column("step time", justify="right", overflow="fold")
+    table.add_column("tokens/s", justify="right", overflow="fold")
+    has_budget = any("budget" in row for row in rows)
+    if has_budget:
+        table.add_column("whole run", justify="right", overflow="fold")
+    table.add_column("what takes it", overflow="fold")
+    for row in rows:
+        table.add_row(
+            f"{row['rank']:,}",
+            _layout(row),
+            memory_bar(row["memory"], row["verdict"]),
+            _stacked(
+                words.duration(row["time"].get("step")),
+                words.interval(row.get("interval"), "step_time"),
+            ),
+            _rate(row),
+            *([_whole_run(row.get("budget"))] if has_budget else []),
+            _why(row),
+        )
+    return table
+
+
+def _why(row: Mapping[str, Any]) -> Text:
+    """Terms; below them how many variants come close, and a faster one that fits tightly."""
+    if "why" not in row:
+        return Text(str(row["binding"]))
+    below = f"{row['variants']:,} variants within its interval" if row["variants"] else ""
+    tight = row["tight"]
+    if tight is not None:
+        changed = dict(tight["layout"])
+        apart = {key: value for key, value in changed.items() if row["layout"].get(key) != value}
+        apart |= {key: None for key in row["layout"] if key not in changed}
+        keys = " ".join(
+            f"no {key}" if value is None else words.layout({key: value})
+            for key, value in apart.items()
+        )
+        at = f"tight at {words.size(tight['memory'])}: {words.duration(tight['step_time'])} with {keys}"
+        below = "\n".join(filter(None, (below, at)))
+    return _stacked(row["why"], below)
+
+
+def _mesh_caption(headroom: float | None) -> str:
+    return (
+        f"#: rank among all layouts (--all lists them); {_plan_caption(headroom)}\n"
+        "what takes it: the largest terms of the first, and how the others differ from it"
+    )
+
+
+def _rate(candidate: Mapping[str, Any]) -> Text:
     """Tokens of documents a second; below them all that are processed, where some only pad."""
     processed = candidate.get("tokens_per_s")
     useful = candidate.get("useful_tokens_per_s", processed)
@@ -358,10 +429,11 @@ def _outcome(candidate: CandidateDocument) -> Text:
     return text
 
 
-def _layout(candidate: PlanCandidateDocument | CandidateDocument, won: bool = False) -> Text:
+def _layout(candidate: Mapping[str, Any], won: bool = False) -> Text:
     text = Text(candidate["family"], style="bold green" if won else "bold")
-    if candidate.get("baseline", False):
-        text.append(" (baseline)", style="cyan")
+    name = "baseline" if candidate.get("baseline", False) else candidate.get("name")
+    if name is not None:
+        text.append(f" ({name})", style="cyan")
     return text.append("\n").append(words.layout(candidate["layout"]), style="not bold default dim")
 
 

@@ -1,0 +1,135 @@
+"""The best layout of each mesh: what ``plan`` shows, since most of a raw list are variants of one.
+
+A mesh is what decides a program: tp, cp, pp, ep and etp. How data parallelism is split into replicas
+and shards, micro-batches, virtual stages and recomputation are its variants.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.compare.choose import term_in_words
+from meshfit.funnel.plan_rows import plan_row, row_of
+from meshfit.funnel.planning import Plan, estimate_candidates
+from meshfit.mesh.candidates import Candidates
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.estimate import Estimates
+from meshfit.predict.simulate.tier2 import simulated
+from meshfit.predict.terms import EXPOSED_TERMS, TERMS
+from meshfit.predict.verdict import FITS, TIGHT, VERDICTS
+from meshfit.report.documents import MeshDocument, NamedDocument
+from meshfit.units import format_duration
+
+AXES_OF_MESH: tuple[str, ...] = ("tp", "cp", "pp", "ep", "etp")
+MOST_MESHES = 40
+"""Meshes whose best layout is simulated and ranked."""
+TERMS_SHOWN = 3
+MINUS = "\N{MINUS SIGN}"
+MATTERS = 0.01
+"""Share of a step from which on a difference in one term is said."""
+
+IntArray = NDArray[np.int64]
+
+
+def mesh_documents(plan: Plan) -> list[MeshDocument]:
+    """``meshes`` of ``plan --json``: the best layout of each mesh, the fastest mesh first.
+
+    ``rank`` is the layout's place among all, ``variants`` how many others of its mesh lie within its
+    interval and fit as well, ``tight`` a faster one that fits tightly, ``why`` the terms that take its
+    step apart from the first one's.
+    """
+    meshes = _meshes(plan.generated.candidates)
+    places = np.sort(np.unique(meshes[plan.order], return_index=True)[1])[:MOST_MESHES]
+    rows = plan.order[places]
+    estimates = simulated(plan.estimates, rows[places >= plan.num_simulated])
+    by_speed = np.lexsort((-estimates.tokens_per_s[rows], plan.verdicts[rows]))
+    first = int(rows[by_speed[0]])
+    return [
+        MeshDocument(
+            **plan_row(plan, int(rows[k]), estimates),
+            rank=int(places[k]) + 1,
+            mesh={axis: int(getattr(plan.generated.candidates, axis)[rows[k]]) for axis in AXES_OF_MESH},
+            variants=_variants(plan, estimates, meshes, int(rows[k])),
+            tight=_tight(plan, meshes, int(rows[k])),
+            why=_why(estimates, int(rows[k]), first),
+        )
+        for k in by_speed
+    ]  # fmt: skip
+
+
+def named_documents(plan: Plan) -> list[NamedDocument]:
+    """The job's ``layout`` and ``baseline`` as rows, where they can be predicted; ``rank`` is their
+    place in the plan, or the one that they would have."""
+    found = []
+    for name, layout in (("layout", plan.job.layout), ("baseline", plan.job.baseline)):
+        if layout is not None and layout.world_size == plan.job.topology.num_accelerators:
+            found.append(_named(plan, name, layout))
+    return found
+
+
+def _named(plan: Plan, name: str, layout: LayoutSpec) -> NamedDocument:
+    estimates, verdicts = estimate_candidates(plan.job, Candidates.from_layouts([layout]))
+    verdict, speed = int(verdicts[0]), estimates.tokens_per_s[0]
+    same = (plan.verdicts == verdict) & (plan.estimates.tokens_per_s > speed)
+    would_be = 1 + int(np.count_nonzero((plan.verdicts < verdict) | same))
+    row = row_of(plan.job, layout, estimates, 0, verdict=VERDICTS[verdict])
+    return NamedDocument(**row, name=name, rank=plan.rank_of(layout) or would_be)
+
+
+def _meshes(candidates: Candidates) -> IntArray:
+    """A number for the mesh of each layout."""
+    code = np.zeros(len(candidates), dtype=np.int64)
+    for axis in AXES_OF_MESH:
+        column = getattr(candidates, axis)
+        code = code * (int(column.max()) + 1) + column
+    return code
+
+
+def _variants(plan: Plan, estimates: Estimates, meshes: IntArray, row: int) -> int:
+    alike = (meshes == meshes[row]) & (plan.verdicts <= plan.verdicts[row])
+    within = plan.estimates.step_middle_s <= estimates.step_high_s[row]
+    return int(np.count_nonzero(alike & within)) - 1
+
+
+def _tight(plan: Plan, meshes: IntArray, row: int) -> dict[str, Any] | None:
+    """The fastest layout of the mesh that fits tightly, where it is faster than the best that fits."""
+    if plan.verdicts[row] != FITS:
+        return None
+    tight = np.flatnonzero((meshes == meshes[row]) & (plan.verdicts == TIGHT))
+    speed = plan.estimates.tokens_per_s
+    if not len(tight):
+        return None
+    best = int(tight[np.argmax(speed[tight])])
+    if speed[best] <= speed[row]:
+        return None
+    return {
+        "layout": plan.layout(best).as_json(),
+        "label": plan.layout(best).label,
+        "step_time": float(plan.estimates.step_middle_s[best]),
+        "memory": float(plan.estimates.memory_middle_bytes[best]),
+    }
+
+
+def _why(estimates: Estimates, row: int, first: int) -> str:
+    """The largest terms of the first; of another, those that differ from the first's."""
+    terms = estimates.time_terms[row]
+    if row == first:
+        largest = np.argsort(-terms)[:TERMS_SHOWN]
+        return ", ".join(
+            f"{_words(k)} {format_duration(float(terms[k]))}" for k in largest if terms[k] > 0
+        )
+    apart = terms - estimates.time_terms[first]
+    largest = np.argsort(-np.abs(apart))[:TERMS_SHOWN]
+    step_s = float(estimates.step_middle_s[first])
+    return ", ".join(
+        f"{_words(k)} {'+' if apart[k] > 0 else MINUS}{format_duration(abs(float(apart[k])))}"
+        for k in largest
+        if abs(apart[k]) > MATTERS * step_s
+    )
+
+
+def _words(term: int) -> str:
+    name = TERMS[term]
+    words = term_in_words(f"exposed.{name}" if name in EXPOSED_TERMS else name)
+    return words.removeprefix("exposed ")
