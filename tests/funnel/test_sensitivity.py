@@ -12,9 +12,9 @@ JOB = """
 schema_version: 1
 model: {model}
 engine: {engine}
-workload: {{sequence_length: 2048, global_batch: 64 sequences}}
+workload: {{sequence_length: 2048, global_batch: 128 sequences}}
 cluster: {cluster}
-search: {{micro_batch_size: 2, vpp: 1, schedule: 1f1b, recompute: none, tp: 1, pp: [1, 4], zero_stage: [0, 1, 2]}}
+search: {{micro_batch_size: 1, vpp: 1, schedule: 1f1b, recompute: none, tp: 1, pp: [1, 4], zero_stage: [0, 1, 2]}}
 """
 
 
