@@ -73,6 +73,8 @@ PLAN = keys(
         ),
         1,
     ),
+    asked=listed(keys(name=TEXT, layout=LAYOUT, verdict=maybe(VERDICT), advice=listed(TEXT))),
+    too_large=listed(keys(layout=LAYOUT, changes=listed(keys(words=TEXT, layout=LAYOUT)))),
 )
 PARITY = keys(
     ok={"type": "boolean"},
