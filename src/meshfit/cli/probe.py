@@ -80,8 +80,8 @@ def _measured(
     device = topology.accelerator.device_type
     if device not in ("cpu", "cuda"):
         raise InputError(f"device {device} cannot be probed; meshfit runs on cpu and cuda")
-    if topology.num_accelerators < 2:
-        raise InputError("one rank has nobody to send to; --ranks 2 takes two CPU ranks")
+    if topology.num_accelerators == 1 and device == "cpu":
+        raise InputError("one CPU rank has nobody to send to; --ranks 2 takes two CPU ranks")
     budget_s = parse_duration(budget)
     request = ProbeRequest(
         accelerator=topology.accelerator.name,

@@ -45,9 +45,8 @@ class Fabric:
             for here, all_ranks in self._ranks.items()
         }
         several = sum(len(all_ranks) > 1 for all_ranks in self._ranks.values())
-        self._curve_budget_s = request.budget_s / (
-            (len(self._ranks) + several) * len(PROBED_COLLECTIVES)
-        )
+        curves = (len(self._ranks) + several) * len(PROBED_COLLECTIVES)
+        self._curve_budget_s = request.budget_s / max(1, curves)
         self.group_rates: list[GroupRate] = []
 
     def curves(self) -> Iterator[CollectiveCurve]:
@@ -114,12 +113,17 @@ class Fabric:
         ]
 
     def _send_s(self, first: int, second: int) -> float:
-        """Seconds of one message between two ranks; 0 on the others."""
+        """Seconds of one message between two ranks, the fastest of some; 0 on the others."""
         rank = dist.get_rank()
         buffer = torch.ones(LINK_BYTES // 4, device=self._device)
         dist.barrier()
         if rank not in (first, second):
             return 0.0
-        if rank == first:
-            return seconds_each(lambda: dist.send(buffer, second), self._device, FEWEST)
-        return seconds_each(lambda: dist.recv(buffer, first), self._device, FEWEST)
+
+        def exchange() -> None:
+            if rank == first:
+                dist.send(buffer, second)
+            else:
+                dist.recv(buffer, first)
+
+        return min(seconds_each(exchange, self._device, 1) for _ in range(1 + FEWEST))

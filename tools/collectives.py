@@ -1,0 +1,32 @@
+"""Write the tables of docs/collectives.md anew, between its two marks.
+
+    python tools/collectives.py COLLECTIVES.csv
+
+The words around the tables are written by hand and stay.
+"""
+
+import argparse
+from pathlib import Path
+
+from accuracy import with_tables
+
+from meshfit.report.collectives import collectives_markdown
+from meshfit.validate.collectives.document import collectives_document
+from meshfit.validate.collectives.predictions import predict_collectives
+from meshfit.validate.collectives.rows import read_collective_rows
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "collectives.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
+    arguments = parser.parse_args()
+    predictions = predict_collectives(read_collective_rows(arguments.file), print)
+    document = collectives_document(arguments.file.name, predictions, with_targets=True)
+    text = with_tables(PAGE.read_text(encoding="utf-8"), collectives_markdown(document))
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
