@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
+from meshfit.cluster.shorthand import read_shorthand
 from meshfit.predict.collectives import CollectiveCosts
+from meshfit.predict.constants import shipped_constants
 from meshfit.predict.measured import ClusterCurves, cluster_curve
 from tests.predict.builders import cluster
 
@@ -40,3 +42,14 @@ def test_noise_never_makes_a_larger_message_faster():
     assert list(curve.seconds(np.array([2.0**10, 2**12, 2**14]))) == pytest.approx(
         [3e-5, 3e-5, 4e-5]
     )
+
+
+def test_what_was_measured_alone_takes_longer_beside_computation():
+    topology = read_shorthand("2x8 H100-SXM")
+    costs = CollectiveCosts(topology=topology, curves=CURVES)
+    alone = CollectiveCosts(topology=topology, curves=CURVES, is_alone=True)
+    group = costs.place(np.array([8]), np.array([1]))
+    sizes = np.array([2.0**20])
+    assert alone.seconds("all_reduce", sizes, group)[0] == pytest.approx(1e-4)
+    share = shipped_constants()["link.share"]
+    assert costs.seconds("all_reduce", sizes, group)[0] == pytest.approx(1e-4 / share)

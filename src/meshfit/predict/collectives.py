@@ -212,8 +212,16 @@ class CollectiveCosts:
         inside = self._inside_node_s(kind, size_bytes, group)
         if self.curves is None:
             return inside
-        here = np.where(group.degree > 1, self.curves.seconds(kind, size_bytes, group), np.nan)
+        alone = self.curves.seconds(kind, size_bytes, group)
+        here = np.where(group.degree > 1, alone / self._share_of(group), np.nan)
         return here if inside is None else np.where(np.isfinite(here), here, inside)
+
+    def _share_of(self, group: AxisGroup) -> FloatArray:
+        """Of ``shares`` that of the outermost level which a group crosses."""
+        share = np.full(group.degree.shape, self.shares[0])
+        for here, own in zip(group.members[1:], self.shares[1:], strict=True):
+            share = np.where(here > 1, own, share)
+        return share
 
     def _inside_node_s(
         self, kind: Collective, size_bytes: FloatArray, group: AxisGroup
