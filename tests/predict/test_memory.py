@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from meshfit.engines.native.profile import NATIVE
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.activations import autocast
+from meshfit.predict.held import rank_held
 from meshfit.predict.memory import MOMENTS, rank_memory
-from meshfit.predict.parameters import rank_parameters
 from meshfit.workload.counts import total_parameters
 from meshfit.workload.training import RuntimeSpec
 from tests.predict.builders import BF16, FP32, group, llama, llama_8b, pipeline, training
@@ -134,7 +134,7 @@ def test_a_pipeline_is_as_heavy_as_its_heaviest_stage():
     the last, never the total over pp."""
     model = llama(num_layers=8)
     layout = LayoutSpec(pp=4, stage_layers=(1, 2, 2, 3))
-    held = [rank_parameters(shape, model).total for shape in pipeline(layout, model).ranks]
+    held = [rank_held(shape, model, None).all.total for shape in pipeline(layout, model).ranks]
     layer = 4 * 128 * 128 - 2 * 64 * 128 + 3 * 128 * 352 + 2 * 128
     vocabulary = 512 * 128
     assert held == [vocabulary + layer, 2 * layer, 2 * layer, 3 * layer + 128 + vocabulary]
@@ -145,8 +145,12 @@ def test_a_pipeline_is_as_heavy_as_its_heaviest_stage():
 def test_a_tied_head_is_counted_once_on_one_stage_and_twice_on_two():
     model = llama(tied=True)
     vocabulary = 512 * 128
-    whole = sum(rank_parameters(s, model).total for s in pipeline(LayoutSpec(pp=1), model).ranks)
-    split = sum(rank_parameters(s, model).total for s in pipeline(LayoutSpec(pp=2), model).ranks)
+    whole = sum(
+        rank_held(s, model, None).all.total for s in pipeline(LayoutSpec(pp=1), model).ranks
+    )
+    split = sum(
+        rank_held(s, model, None).all.total for s in pipeline(LayoutSpec(pp=2), model).ranks
+    )
     assert whole == total_parameters(model)
     assert split == whole + vocabulary
 

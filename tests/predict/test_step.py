@@ -2,12 +2,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshfit.cluster.catalog import accelerator
 from meshfit.engines.native.profile import NATIVE
 from meshfit.predict.estimate import estimate
 from meshfit.predict.terms import TERMS
+from meshfit.workload.counts import training_flops_per_token
+from meshfit.workload.training import RuntimeSpec
 from tests.predict.builders import BF16, WITHOUT_HOST, cluster, layouts, llama, llama_8b, training
 
 COLUMN = {name: index for index, name in enumerate(TERMS)}
@@ -135,3 +138,42 @@ def test_every_term_is_finite_and_not_negative():
     )
     assert np.isfinite(found.time_terms).all()
     assert (found.time_terms >= 0).all()
+
+
+@given(
+    tp=st.sampled_from([1, 2, 8]),
+    pp=st.sampled_from([1, 2, 8]),
+    dp=st.sampled_from([1, 8]),
+    recompute=st.sampled_from(["none", "full"]),
+    kind=st.sampled_from(["A100-SXM4-80", "H100-SXM5-80", "B200-SXM-180"]),
+)
+@settings(deadline=None, max_examples=40)
+def test_no_layout_computes_faster_than_the_peak(tp, pp, dp, recompute, kind):
+    """Model FLOPs over the whole step's time on so many ranks, attention below the diagonal only."""
+    spec = training(sequence_length=4096, global_batch_size=64, precision=BF16)
+    model, chip = llama_8b(), accelerator(kind)
+    topology = replace(cluster(nodes=64), accelerator=chip)
+    keys = {"tp": tp, "pp": pp, "dp_shard": dp, "micro_batch_size": 4, "recompute": recompute}
+    found = estimate(model, spec, topology, layouts(keys), WITHOUT_HOST)
+    flops = training_flops_per_token(model, 4096) * spec.tokens_per_step
+    peak = chip.peak_flops_per_s["bf16"] * tp * pp * dp
+    assert flops / found.step_middle_s[0] < peak
+
+
+def test_the_share_that_communication_takes_of_an_accelerator_is_lost_while_it_runs():
+    topology = replace(cluster(nodes=8), accelerator=accelerator("H100-SXM5-80"))
+    keys = {"dp_shard": 64, "micro_batch_size": 1}
+    few, many = (
+        terms(
+            keys,
+            topology=topology,
+            spec=training(
+                sequence_length=8192,
+                global_batch_size=64,
+                precision=BF16,
+                runtime=RuntimeSpec(communication_sms=share),
+            ),
+        )[0]["all_gather.dp_shard"]
+        for share in (0.05, 0.3)
+    )
+    assert few < many

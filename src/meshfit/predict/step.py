@@ -102,7 +102,7 @@ def rank_cost(
         add(each, exposed)
     if group.columns.offloads_activations.any():
         moved = activations_s(shape, group, machine.costs.topology)
-        each["other"] = machine.shown(moved, machine.overlap * each["compute"])
+        each["other"] = np.maximum(0.0, moved - machine.overlap * each["compute"])
     once = after_backward(shape, compute, group, machine)
     if not shares_nothing(group, machine):
         again = each.get("recompute", 0.0)
