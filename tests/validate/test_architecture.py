@@ -89,3 +89,13 @@ def test_a_cut_down_model_is_not_the_catalogues():
 def test_what_the_columns_do_not_say_is_no_model(columns, reason):
     with pytest.raises(NotModelledError, match=reason):
         model_of(row(**columns))
+
+
+def test_more_heads_than_the_hidden_dim_are_not_modelled():
+    with pytest.raises(NotModelledError, match="n_heads 8192 is more than hidden 4096"):
+        model_of(row(n_heads="8192"))
+
+
+def test_key_value_heads_in_words_are_not_modelled():
+    with pytest.raises(NotModelledError, match="not stated: n_kv_heads"):
+        model_of(row(n_kv_heads="some"))

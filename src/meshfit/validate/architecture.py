@@ -92,11 +92,14 @@ def _attention(row: TruthRow) -> Block:
         return _latent_attention(row, heads)
     if "mla" in row.text("arch"):
         raise NotModelledError("not stated: dims of latent attention")
+    head_dim = row.whole("head_dim") or hidden // heads
+    if not head_dim:
+        raise NotModelledError(f"n_heads {heads} is more than hidden {hidden}")
     has_bias = row.text("linear_bias") in ("1", "attention only")
     return AttentionSpec(
         num_attention_heads=heads,
-        num_key_value_heads=int(float(row.filled("n_kv_heads") or heads)),
-        head_dim=row.whole("head_dim") or hidden // heads,
+        num_key_value_heads=row.required("n_kv_heads") if row.filled("n_kv_heads") else heads,
+        head_dim=head_dim,
         qkv_bias=has_bias,
         output_bias=has_bias,
         qk_norm=row.flag("qk_layernorm") or False,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from meshfit.errors import InputError
+from meshfit.validate.cells import require_possible
 
 REQUIRED_COLUMNS: tuple[str, ...] = (
     "id", "family", "model", "arch", "n_layers", "hidden", "ffn_hidden", "n_heads", "n_kv_heads",
@@ -79,7 +80,7 @@ def read_rows(path: Path) -> list[TruthRow]:
     """The rows of a CSV file of this schema, in order.
 
     Raises:
-        InputError: the file cannot be read, or lacks columns.
+        InputError: the file cannot be read, lacks columns, holds no rows, or numbers that cannot be.
     """
     try:
         with path.open(newline="", encoding="utf-8") as lines:
@@ -94,4 +95,5 @@ def read_rows(path: Path) -> list[TruthRow]:
     if absent:
         shown = ", ".join(absent[:6]) + (" ..." if len(absent) > 6 else "")
         raise InputError(f"measurements {path} lacks {len(absent)} columns of the schema: {shown}")
+    require_possible((row.columns for row in rows), f"measurements {path}")
     return rows
