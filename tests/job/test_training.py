@@ -115,3 +115,16 @@ def test_the_native_engine_refuses_to_run_what_it_cannot(read, workload, more, m
     with pytest.raises(InputError, match=message):
         read(workload, more, to_run=True)
     assert read(workload, more).training
+
+
+def _noted(tmp_path, cluster, precision):
+    path = tmp_path / "noted.yaml"
+    text = JOB.format(workload=f", precision: {precision}", more="")
+    path.write_text(text.replace("1x8 H100-SXM", cluster))
+    return any("no bf16 arithmetic" in note for note in read_job(path, to_run=False).notes)
+
+
+def test_bf16_where_there_is_none_is_said(tmp_path):
+    assert _noted(tmp_path, "1x8 V100-SXM2-32GB", "bf16_mixed")
+    assert not _noted(tmp_path, "1x8 V100-SXM2-32GB", "fp16_mixed")
+    assert not _noted(tmp_path, "1x8 H100-SXM", "bf16_mixed")

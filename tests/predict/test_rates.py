@@ -72,3 +72,10 @@ def test_older_attention_kernels_are_slower():
 def test_an_accelerator_without_fp8_is_refused():
     with pytest.raises(InputError, match="A100-SXM4-80 has no peak rate for fp8_mixed"):
         rates(accelerator("A100-SXM4-80"), "fp8_mixed")
+
+
+@pytest.mark.parametrize("precision", ["bf16_mixed", "bf16"])
+def test_bf16_on_an_accelerator_without_it_is_computed_in_fp32(precision):
+    v100 = accelerator("V100-SXM2-32")
+    assert tflops("V100-SXM2-32", precision) <= v100.peak_flops_per_s["fp32"] / 1e12
+    assert tflops("V100-SXM2-32", "fp16_mixed") > 2 * tflops("V100-SXM2-32", precision)

@@ -24,6 +24,7 @@ from meshfit.job.training import (
     require_run,
     runtime_of,
     with_expert_imbalance,
+    without_bf16,
 )
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec, make_layout
@@ -90,6 +91,9 @@ def read_job(
     given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
     profile, *others = _engines(file.engine if engine is None else engine)
     training = _training(file, _assume(file.assume, assume), base, notes)
+    topology = power_limited(read_topology(file.cluster, base), file.runtime)
+    if (slow := without_bf16(training.precision, topology.accelerator)) is not None:
+        notes.append(slow)
     if to_run:
         _require_native(profile, others)
         require_run(training, file.workload.documents)
@@ -98,7 +102,7 @@ def read_job(
         model=read_model(file.model, base),
         weights=_given_weights(file.model, base),
         training=training,
-        topology=power_limited(read_topology(file.cluster, base), file.runtime),
+        topology=topology,
         profile=profile,
         other_engines=tuple(other.name for other in others),
         layout=layout_of_keys(given, profile) if given or file.layout is not None else None,

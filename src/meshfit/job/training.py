@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from meshfit.cluster.topology import Topology
+from meshfit.cluster.topology import AcceleratorSpec, Topology
 from meshfit.errors import InputError
 from meshfit.job.schema import (
     DEFAULT_ADAPTER_RANK,
@@ -47,6 +47,18 @@ def precision_of(given: PrecisionName | PrecisionFile) -> PrecisionSpec:
         parameter_bytes=ELEMENT_BYTES[given.master],
         gradient_bytes=ELEMENT_BYTES[given.gradients or given.master],
         moment_bytes=ELEMENT_BYTES[given.moments or given.master],
+    )
+
+
+def without_bf16(precision: PrecisionSpec, accelerator: AcceleratorSpec) -> str | None:
+    """What a person must know where bf16 is asked of an accelerator without it (V100, T4)."""
+    peaks = accelerator.peak_flops_per_s
+    if precision.matmul != "bf16" or "bf16" in peaks or not {"fp32", "fp16"} <= set(peaks):
+        return None
+    faster = peaks["fp16"] / peaks["fp32"]
+    return (
+        f"{accelerator.name} has no bf16 arithmetic: matmuls are timed at its fp32 rate; "
+        f"precision fp16_mixed has {faster:.1f} times as much"
     )
 
 

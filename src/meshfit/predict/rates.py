@@ -25,11 +25,13 @@ ATTENTION_OVER_MATMUL = 0.6
 
 _FALLBACKS = {
     "fp32": ("fp32", "tf32"),
-    "bf16_mixed": ("bf16", "fp16", "fp32"),
+    "bf16_mixed": ("bf16", "fp32", "fp16"),
     "fp16_mixed": ("fp16", "bf16", "fp32"),
     "fp8_mixed": ("fp8",),
-    "bf16": ("bf16", "fp16", "fp32"),
+    "bf16": ("bf16", "fp32", "fp16"),
 }
+"""Precision -> types whose rate it computes at, the first that the accelerator has. Where there is no
+bf16 (V100, T4), its products are made in fp32."""
 _HOPPER = ("H100", "H200")
 
 
