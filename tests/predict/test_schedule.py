@@ -3,8 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshfit.mesh.candidates import SCHEDULES
 from meshfit.mesh.spec import LayoutSpec, even_stages
+from meshfit.predict import schedule as schedule_module
 from meshfit.predict.schedule import Pipeline, bubble_s, in_flight
+from meshfit.predict.schedules import flight as flight_module
 from meshfit.predict.schedules.flight import peak_flight
 from tests.predict.builders import llama, pipeline
 
@@ -205,3 +208,46 @@ def test_the_ranks_that_stand_for_others_hold_as_much_as_any(schedule, pp, micro
         most[shape.chunks] = max(kept(shape.rank), most.get(shape.chunks, 0))
     assert all(kept(shape.rank) <= most[shape.chunks] for shape in pipe.ranks)
     assert sum(count for _, count in pipe.distinct_ranks) == pp
+
+
+@pytest.mark.parametrize(
+    ("schedule", "pp", "vpp"),
+    [
+        ("interleaved_zero_bubble", 4, 2),
+        ("interleaved_zero_bubble", 3, 4),
+        ("zbv_zero_bubble", 4, 2),
+        ("dualpipe_v", 4, 2),
+    ],
+)
+def test_two_rounds_show_bubble_and_peak_of_more(monkeypatch, schedule, pp, vpp):
+    """What lets long programs go unwritten."""
+    counts = [2 * pp, 3 * pp, 5 * pp, 8 * pp]
+
+    def found():
+        schedule_module._unfilled_share.cache_clear()
+        return [
+            (
+                schedule_module._unfilled_share(schedule, pp, vpp, count),
+                [peak_flight(schedule, rank, pp, vpp, count) for rank in range(pp)],
+            )
+            for count in counts
+        ]
+
+    cut = found()
+    monkeypatch.setattr(schedule_module, "SAME_BUBBLE_MICRO_BATCHES", 8)
+    monkeypatch.setattr(flight_module, "ENOUGH_ROUNDS", 8)
+    whole = found()
+    schedule_module._unfilled_share.cache_clear()
+    for (share, peaks), (expected_share, expected_peaks) in zip(cut, whole, strict=True):
+        assert share == pytest.approx(expected_share, rel=1e-9)
+        assert peaks == expected_peaks
+
+
+def test_layouts_of_several_schedules_are_told_apart():
+    schedules = ("1f1b", "gpipe")
+    codes = np.array([SCHEDULES.index(name) for name in (*schedules, *schedules)])
+    micro_batches = np.array([8, 8, 2, 2])
+    pipe = pipeline(LayoutSpec(pp=4, schedule="1f1b"), llama())
+    held = in_flight(pipe, 1, micro_batches, codes)
+    assert held.per_chunk[0].tolist() == [3, 8, 2, 2]
+    assert held.accumulating.tolist() == [True, False, False, False]

@@ -52,15 +52,16 @@ def as_estimated(job: Job) -> Job:
 def modelled(candidates: Candidates, num_hidden_layers: int) -> NDArray[np.bool_]:
     """Which layouts the formulas can predict: a layer on each pipeline rank, and on each stage that
     holds neither embedding nor head alone; a schedule and a recompute policy that they know."""
-    fills = np.array([split is None or min(split) >= 1 for split in candidates.stage_splits])
-    inner = [
-        split is not None and min(split[1:-1], default=1) >= 1 for split in candidates.stage_splits
-    ]
-    bare_ends = np.array(inner) & ~fills
+    splits = candidates.stage_splits
+    stages = candidates.pp * candidates.vpp
+    smallest, smallest_inner = (
+        np.array([1 if split is None else min(part(split), default=1) for split in splits])
+        for part in (tuple, lambda split: split[1:-1])
+    )
+    fills = (smallest[candidates.stage_split] >= 1) & (stages <= num_hidden_layers)
     looped = np.isin(candidates.schedule, [SCHEDULES.index(name) for name in LOOPED_SCHEDULES])
-    has_layers = (
-        fills[candidates.stage_split] & (candidates.pp * candidates.vpp <= num_hidden_layers)
-    ) | (bare_ends[candidates.stage_split] & (candidates.pp > 1) & (candidates.vpp > 1) & looped)
+    may_be_bare = looped & (candidates.pp > 1) & (stages <= num_hidden_layers + 2)
+    has_layers = fills | (may_be_bare & (smallest_inner[candidates.stage_split] >= 1))
     schedules = [SCHEDULES.index(name) for name in COVERED_SCHEDULES]
     recompute = [RECOMPUTE.index(name) for name in COVERED_RECOMPUTE]
     known = np.isin(candidates.schedule, schedules) & np.isin(candidates.recompute, recompute)

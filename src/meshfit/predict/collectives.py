@@ -41,16 +41,32 @@ class AxisGroup:
         members: for each level, innermost first, how many subgroups of the level inside meet in
             one domain; their product is the degree.
         depths: of a binary tree over those members.
+        alike: layouts whose collectives on this axis are the same; None: none are known to be.
     """
 
     degree: IntArray
     members: tuple[FloatArray, ...]
     depths: tuple[FloatArray, ...]
+    alike: "Alike | None" = None
 
-    @property
+    @cached_property
     def is_single(self) -> bool:
         """Whether no layout has more than one rank on this axis."""
         return bool(np.all(self.degree <= 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alike:
+    """Layouts of which many exchange the same over the same ranks.
+
+    Attributes:
+        first: one layout of each kind; ``which``: the kind of every layout.
+        ranks: those of the kinds.
+    """
+
+    first: IntArray
+    which: IntArray
+    ranks: AxisGroup
 
 
 def place(topology: Topology, degree: IntArray, stride: IntArray) -> AxisGroup:
@@ -166,9 +182,15 @@ class CollectiveCosts:
         return place(self.topology, degree, stride)
 
     def seconds(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> FloatArray:
-        """Middle of ``time``."""
+        """Middle of ``time``, computed once for layouts that are alike."""
         if group.is_single:
             return np.zeros(group.degree.shape)
+        if (alike := group.alike) is None:
+            return self._seconds(kind, size_bytes, group)
+        sizes = np.broadcast_to(size_bytes, group.degree.shape)[alike.first]
+        return self._seconds(kind, sizes, alike.ranks)[alike.which]
+
+    def _seconds(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> FloatArray:
         formula = self.formula_s(kind, size_bytes, group)
         measured = self._measured(kind, size_bytes, group)
         return formula if measured is None else np.where(np.isfinite(measured), measured, formula)

@@ -17,6 +17,7 @@ from meshfit.predict.passes import (
     is_fused,
     layer_passes,
 )
+from meshfit.predict.pick import alike
 from meshfit.predict.rates import Rates, rates
 from meshfit.predict.work import LayerWork, Matmul, ScanMixing, SoftmaxMixing, layer_work
 from meshfit.workload.counts import attention_flops
@@ -84,10 +85,7 @@ def _distinct_shapes(group: LayoutGroup) -> tuple[LayoutGroup, IntArray]:
     """One layout of every distinct shape of computation, and which of them each layout has."""
     c = group.candidates
     axes = (c.micro_batch_size, c.tp, c.sp, c.cp, c.ep, c.etp)
-    code = np.zeros(len(group), dtype=np.int64)
-    for axis in axes:
-        code = code * (int(axis.max()) + 1) + axis
-    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    first, which = alike(axes)
     if len(first) == len(group):
         return group, np.arange(len(group))
     some = c.take(first)

@@ -63,7 +63,7 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     """
     group = _in_16_bits(group)
     columns = group.columns
-    held = in_flight(group.pipeline, shape.rank, columns.micro_batches)
+    held = in_flight(group.pipeline, shape.rank, columns.micro_batches, group.candidates.schedule)
     zero = _zero(shape, group)
     away = columns.offloads_states
     here = StateBytes(

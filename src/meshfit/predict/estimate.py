@@ -1,6 +1,6 @@
 """Tier 1: memory and step time of every candidate, in closed form."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -15,7 +15,8 @@ from meshfit.breakdown import (
     TimeBreakdown,
 )
 from meshfit.cluster.topology import Topology
-from meshfit.mesh.candidates import SCHEDULES, Candidates
+from meshfit.mesh.candidates import COLUMNS, SCHEDULES, Candidates
+from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec, even_stages
 from meshfit.predict.activations import autocast, cast
 from meshfit.predict.calibration import Calibration, formula_only
@@ -29,11 +30,11 @@ from meshfit.predict.group import LayoutGroup
 from meshfit.predict.megatron.memory import rank_memory as megatron_rank_memory
 from meshfit.predict.memory import RankMemory
 from meshfit.predict.memory import rank_memory as pytorch_rank_memory
-from meshfit.predict.pick import picked
+from meshfit.predict.pick import alike, picked
 from meshfit.predict.rates import rates
 from meshfit.predict.schedule import Pipeline, RankShape
 from meshfit.predict.spread import is_measured, memory_spread, step_spread
-from meshfit.predict.step import step_terms
+from meshfit.predict.step import with_idle, worked
 from meshfit.predict.tables.chips import CHIPS
 from meshfit.predict.terms import EXPOSED_TERMS, OWN_TERMS, TERMS
 from meshfit.profile import EngineProfile
@@ -43,8 +44,8 @@ from meshfit.workload.training import TrainingSpec
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-CHUNK_LAYOUTS = 16_384
-"""Layouts computed at once: the fastest of 2k to 32k, since the arrays then stay in cache."""
+CHUNK_LAYOUTS = 49_152
+"""Layouts computed at once: the fastest of 6k to 128k; beyond, arrays no longer stay in cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,16 +111,17 @@ class Estimates:
 
     def retimed(self, rows: IntArray, terms: FloatArray) -> "Estimates":
         """The same with other seconds by ``TERMS``, uncorrected, of some rows."""
-        time_terms = self.time_terms.copy()
-        time_terms[rows] = self.basis.calibration.corrected(terms, TERMS)
-        step_s, spread = time_terms.sum(axis=1), _spread(time_terms, self.basis)
+        corrected = self.basis.calibration.corrected(terms, TERMS)
+        step_s, spread = corrected.sum(axis=1), _spread(corrected, self.basis)
         return replace(
             self,
-            time_terms=time_terms,
-            step_low_s=step_s / spread,
-            step_middle_s=step_s,
-            step_high_s=step_s * spread,
-            tokens_per_s=self.basis.training.tokens_per_step / step_s,
+            time_terms=_with_rows(self.time_terms, rows, corrected),
+            step_low_s=_with_rows(self.step_low_s, rows, step_s / spread),
+            step_middle_s=_with_rows(self.step_middle_s, rows, step_s),
+            step_high_s=_with_rows(self.step_high_s, rows, step_s * spread),
+            tokens_per_s=_with_rows(
+                self.tokens_per_s, rows, self.basis.training.tokens_per_step / step_s
+            ),
         )
 
     def under(self, calibration: Calibration) -> "Estimates":
@@ -188,6 +190,13 @@ class Estimates:
         return f"exposed.{name}" if name in EXPOSED_TERMS else name
 
 
+def _with_rows(values: FloatArray, rows: IntArray, others: FloatArray) -> FloatArray:
+    """A copy with other values in some rows."""
+    changed = values.copy()
+    changed[rows] = others
+    return changed
+
+
 def estimate(
     model: ModelSpec,
     training: TrainingSpec,
@@ -225,12 +234,12 @@ def estimate(
     reserved, context, host = np.zeros(count), np.zeros(count), np.zeros(count)
     worst_rank = np.zeros(count, dtype=np.int64)
     terms = np.zeros((count, len(TERMS)))
-    for rows, group, machine in groups_with_machines(candidates, basis):
+    for rows, group, seconds in _timed(candidates, basis):
         fullest = _fullest(group, basis)
         categories[rows], worst_rank[rows] = fullest.categories, fullest.rank
         reserved[rows], context[rows] = fullest.reserved, fullest.context
         host[rows] = fullest.host
-        terms[rows] = step_terms(group, machine)
+        terms[rows] = seconds
     terms = basis.calibration.corrected(terms, TERMS)
     memory = _Fullest(
         categories=categories, reserved=reserved, context=context, host=host, rank=worst_rank
@@ -241,8 +250,8 @@ def estimate(
 def step_seconds(candidates: Candidates, basis: Basis) -> FloatArray:
     """Seconds of one step of every candidate, without memory: what fits of constants repeat."""
     seconds = np.zeros(len(candidates))
-    for rows, group, machine in groups_with_machines(candidates, basis):
-        seconds[rows] = step_terms(group, machine).sum(axis=1)
+    for rows, _, terms in _timed(candidates, basis):
+        seconds[rows] = terms.sum(axis=1)
     return seconds
 
 
@@ -250,6 +259,12 @@ def groups_with_machines(
     candidates: Candidates, basis: Basis
 ) -> Iterator[tuple[IntArray, LayoutGroup, Machine]]:
     """Rows and layouts that share a pipeline and numerics, each with the machine as they see it."""
+    machine_of = _machines(basis)
+    for rows, group in _groups(candidates, basis):
+        yield rows, group, machine_of(group)
+
+
+def _machines(basis: Basis) -> Callable[[LayoutGroup], Machine]:
     training, topology = basis.training, basis.topology
     rate = rates(
         topology.accelerator,
@@ -263,8 +278,30 @@ def groups_with_machines(
         curves=basis.curves,
         constants=basis.constants,
     )
-    for rows, group in _groups(candidates, basis):
-        yield rows, group, machine_for(group, rate, costs, basis.constants)
+    return lambda group: machine_for(group, rate, costs, basis.constants)
+
+
+def _timed(
+    candidates: Candidates, basis: Basis
+) -> Iterator[tuple[IntArray, LayoutGroup, FloatArray]]:
+    """Rows and layouts that share stages and where they lie, with seconds by term. What a schedule
+    does not change is computed once for layouts that differ in nothing else."""
+    machine_of = _machines(basis)
+    for rows, group in _groups(candidates, basis, one_schedule=False):
+        few, which = _but_for_schedule(group)
+        machine = machine_of(few)
+        yield rows, group, with_idle(worked(few, machine).take(which), group, machine)
+
+
+def _but_for_schedule(group: LayoutGroup) -> tuple[LayoutGroup, IntArray]:
+    """One layout of each set that differs in the schedule alone, and the set of every layout."""
+    others = (getattr(group.candidates, name) for name in COLUMNS if name != "schedule")
+    first, which = alike(others)
+    if len(first) == len(group):
+        return group, np.arange(len(group))
+    some = group.candidates.take(first)
+    derived = step_columns(some, group.training, group.profile)
+    return replace(group, candidates=some, columns=derived), which
 
 
 def group_of_one(
@@ -286,10 +323,12 @@ def group_of_one(
     return group
 
 
-def _groups(candidates: Candidates, basis: Basis) -> Iterator[tuple[IntArray, LayoutGroup]]:
+def _groups(
+    candidates: Candidates, basis: Basis, *, one_schedule: bool = True
+) -> Iterator[tuple[IntArray, LayoutGroup]]:
     """Rows and layouts that share a pipeline and numerics, at most ``CHUNK_LAYOUTS`` at once."""
     precision = basis.training.precision
-    for rows, pipeline, uses_cast in _shared_pipelines(candidates, basis):
+    for rows, pipeline, uses_cast in _shared_pipelines(candidates, basis, one_schedule):
         for start in range(0, len(rows), CHUNK_LAYOUTS):
             chunk = rows[start : start + CHUNK_LAYOUTS]
             some = candidates.take(chunk)
@@ -309,7 +348,7 @@ def _groups(candidates: Candidates, basis: Basis) -> Iterator[tuple[IntArray, La
 
 
 def _shared_pipelines(
-    candidates: Candidates, basis: Basis
+    candidates: Candidates, basis: Basis, one_schedule: bool
 ) -> Iterator[tuple[IntArray, Pipeline, bool]]:
     if not len(candidates):
         return
@@ -317,7 +356,7 @@ def _shared_pipelines(
     parts = (
         candidates.pp,
         candidates.vpp,
-        candidates.schedule,
+        candidates.schedule if one_schedule else _ALIKE_PLACED[candidates.schedule],
         candidates.stage_split,
         uses_cast.astype(np.int64),
     )
@@ -336,6 +375,12 @@ def _shared_pipelines(
             model=basis.model,
         )
         yield rows, pipeline, bool(is_cast)
+
+
+_ALIKE_PLACED = np.array(
+    [SCHEDULES.index(V_SCHEDULES[0] if name in V_SCHEDULES else SCHEDULES[0]) for name in SCHEDULES]
+)
+"""For each schedule one that places stages on ranks in the same way: in a V, or round the ranks."""
 
 
 def _rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:

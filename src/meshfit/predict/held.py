@@ -138,15 +138,32 @@ def ends_held(shape: RankShape, model: ModelSpec, adapter: AdapterSpec | None) -
     """
     total = Held()
     for chunk in shape.chunks:
-        total += _of(_chunk_ends(chunk, model), adapter, in_layers=False)
+        if chunk.has_embedding or chunk.has_head:
+            total += _of(_chunk_ends(chunk, model), adapter, in_layers=False)
     return total
 
 
 def rank_held(shape: RankShape, model: ModelSpec, adapter: AdapterSpec | None) -> Held:
     """All virtual stages of one pipeline rank."""
-    total = ends_held(shape, model, adapter)
-    for held, count in held_by_layers(shape, model, adapter):
-        total += held * count
+    layers = layers_held(shape.layers, model.hidden_size, model.vectors_per_norm, adapter)
+    return ends_held(shape, model, adapter) + layers
+
+
+@lru_cache(maxsize=1024)
+def layers_held(
+    layers: tuple[tuple[LayerSpec, int], ...],
+    hidden_size: int,
+    norm_vectors: int,
+    adapter: AdapterSpec | None,
+    *,
+    mixers_cut: bool = False,
+) -> Held:
+    """Several kinds of layers, so many of each; arguments as of ``layer_held``."""
+    total = Held()
+    for layer, count in layers:
+        total += (
+            layer_held(layer, hidden_size, norm_vectors, adapter, mixers_cut=mixers_cut) * count
+        )
     return total
 
 

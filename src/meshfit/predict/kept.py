@@ -37,7 +37,11 @@ one that is being copied (torchtune's ``OffloadActivations``, two streams)."""
 def activation_moments(shape: RankShape, group: LayoutGroup, held: InFlight) -> Moments:
     """What autograd keeps. In the last layer's backward the head's part is gone, and the input of
     the layer's last matmul, while a recomputed layer is there in full."""
-    each = [_chunk_activations(chunk, group) - _offloaded(chunk, group) for chunk in shape.chunks]
+    of_chunk = {
+        chunk: _chunk_activations(chunk, group) - _offloaded(chunk, group)
+        for chunk in dict.fromkeys(shape.chunks)
+    }
+    each = [of_chunk[chunk] for chunk in shape.chunks]
     kept = sum(
         (count * bytes_ for count, bytes_ in zip(held.kept, each, strict=True)),
         start=_sent_activations(shape, group),

@@ -70,7 +70,9 @@ class RankMemory:
 
 def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     """Memory of one pipeline rank at its peak, for every layout of ``group``."""
-    held = in_flight(group.pipeline, shape.rank, group.columns.micro_batches)
+    held = in_flight(
+        group.pipeline, shape.rank, group.columns.micro_batches, group.candidates.schedule
+    )
     states, on_host = on_device(state_bytes(shape, group), group)
     at = {
         "gradients": _gradients(group, held, states),

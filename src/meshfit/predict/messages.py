@@ -21,7 +21,7 @@ from meshfit.predict.collectives import Collective
 from meshfit.predict.columns import StepColumns
 from meshfit.predict.cut import cuts_mixers, is_cut
 from meshfit.predict.group import LayoutGroup
-from meshfit.predict.held import Held, Parameters, ends_held, layer_held
+from meshfit.predict.held import Held, Parameters, ends_held, layer_held, layers_held
 from meshfit.predict.recompute import recomputed_share
 from meshfit.predict.schedule import RankShape
 from meshfit.workload.blocks.attention import AttentionSpec
@@ -498,8 +498,15 @@ def ends_states(shape: RankShape, group: LayoutGroup) -> Held:
 
 def rank_states(shape: RankShape, group: LayoutGroup) -> Held:
     """All parameters of a rank."""
-    layers = (layer_states(kind, group) * count for kind, count in shape.layers)
-    return sum(layers, start=ends_states(shape, group))
+    model = group.model
+    layers = layers_held(
+        shape.layers,
+        model.hidden_size,
+        model.vectors_per_norm,
+        group.training.adapter,
+        mixers_cut=cuts_mixers(group.profile),
+    )
+    return ends_states(shape, group) + layers
 
 
 def gathered_parameters(held: Held, sharing: Sharing, group: LayoutGroup) -> Size:

@@ -4,13 +4,14 @@ Common schedules in closed form, the others read off their programs (``predict.s
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.mesh.candidates import SCHEDULES
 from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
 from meshfit.predict.schedules.flight import Flight, peak_flight
 from meshfit.predict.schedules.placement import rank_of_stage, stages_of_rank
@@ -153,8 +154,25 @@ class InFlight:
         )
 
 
-def in_flight(pipeline: Pipeline, rank: int, micro_batches: IntArray) -> InFlight:
+def by_schedule(
+    pipeline: Pipeline, schedules: IntArray | None, count: int
+) -> Iterator[tuple[Pipeline, IntArray]]:
+    """The pipeline under each schedule of ``count`` layouts that share its stages and where they lie,
+    with the layouts; all of them under its own where no ``schedules`` are given."""
+    if schedules is None:
+        yield pipeline, np.arange(count)
+        return
+    for code in np.unique(schedules):
+        yield replace(pipeline, schedule=SCHEDULES[code]), np.flatnonzero(schedules == code)
+
+
+def in_flight(
+    pipeline: Pipeline, rank: int, micro_batches: IntArray, schedules: IntArray | None = None
+) -> InFlight:
     """Micro-batches in flight on ``rank``, for every number of micro-batches.
+
+    Args:
+        schedules: of every layout, an index into ``SCHEDULES``; None: the pipeline's.
 
     GPipe and looped BFS: all of them. 1F1B: ``min(m, pp - rank)`` (2104.04473, section 2.2).
     Interleaved: the warm-up of torch.distributed.pipelining (``schedules.py::_get_warmup_ops``),
@@ -162,6 +180,16 @@ def in_flight(pipeline: Pipeline, rank: int, micro_batches: IntArray) -> InFligh
     backward, and one more before that backward frees any; they go round the chunks, ``round``
     micro-batches each. The others: as their programs have it.
     """
+    flying, put_off = (np.zeros((pipeline.vpp, len(micro_batches)), dtype=np.int64) for _ in "fp")
+    accumulating = np.zeros(len(micro_batches), dtype=np.bool_)
+    for one, rows in by_schedule(pipeline, schedules, len(micro_batches)):
+        held = _in_flight(one, rank, micro_batches[rows])
+        flying[:, rows], put_off[:, rows] = held.per_chunk, held.put_off
+        accumulating[rows] = held.accumulating
+    return InFlight(per_chunk=tuple(flying), put_off=tuple(put_off), accumulating=accumulating)
+
+
+def _in_flight(pipeline: Pipeline, rank: int, micro_batches: IntArray) -> InFlight:
     if pipeline.schedule in SPLIT_SCHEDULES:
         return _of_program(pipeline, rank, micro_batches)
     per_chunk, accumulating = _in_closed_form(pipeline, rank, micro_batches)
@@ -210,7 +238,11 @@ def _of_program(pipeline: Pipeline, rank: int, micro_batches: IntArray) -> InFli
 
 
 def bubble_s(
-    pipeline: Pipeline, slowest_s: FloatArray, all_ranks_s: FloatArray, micro_batches: IntArray
+    pipeline: Pipeline,
+    slowest_s: FloatArray,
+    all_ranks_s: FloatArray,
+    micro_batches: IntArray,
+    schedules: IntArray | None = None,
 ) -> FloatArray:
     """Idle seconds of the slowest rank in one step.
 
@@ -228,20 +260,27 @@ def bubble_s(
     Args:
         slowest_s: forward and backward of one micro-batch on the slowest rank.
         all_ranks_s: their sum over all ranks.
-        micro_batches: of one step.
+        micro_batches: of one step; ``schedules``: as of ``in_flight``.
     """
     unfilled = (all_ranks_s - slowest_s) / pipeline.vpp
-    if pipeline.schedule not in SPLIT_SCHEDULES or pipeline.pp == 1:
+    if pipeline.pp == 1:
         return unfilled
+    for one, rows in by_schedule(pipeline, schedules, len(unfilled)):
+        if one.schedule in SPLIT_SCHEDULES:
+            unfilled[rows] *= _unfilled_shares(one, micro_batches[rows])
+    return unfilled
+
+
+def _unfilled_shares(pipeline: Pipeline, micro_batches: IntArray) -> FloatArray:
     counts, of_count = np.unique(micro_batches, return_inverse=True)
     shares = [
         _unfilled_share(pipeline.schedule, pipeline.pp, pipeline.vpp, int(count))
         for count in counts
     ]
-    return np.asarray(unfilled * np.array(shares)[of_count])
+    return np.array(shares)[of_count]
 
 
-SAME_BUBBLE_MICRO_BATCHES = 4
+SAME_BUBBLE_MICRO_BATCHES = 2
 """So many micro-batches a rank fill a pipeline; more of them leave the same bubble."""
 
 

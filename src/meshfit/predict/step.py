@@ -46,6 +46,28 @@ IntArray = NDArray[np.int64]
 
 def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
     """Seconds by term, [N, len(TERMS)], of the pipeline rank that takes longest."""
+    return with_idle(worked(group, machine), group, machine)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worked:
+    """What pipeline ranks do in a step, whatever the schedule.
+
+    Attributes:
+        terms: seconds by term, [N, len(TERMS)], of the rank that takes longest, without idle time.
+        slowest_s: of one micro-batch on that rank; all_ranks_s: on all of them together.
+    """
+
+    terms: FloatArray
+    slowest_s: FloatArray
+    all_ranks_s: FloatArray
+
+    def take(self, rows: IntArray) -> "Worked":
+        return Worked(**{name: values[rows] for name, values in vars(self).items()})
+
+
+def worked(group: LayoutGroup, machine: Machine) -> Worked:
+    """Of every layout."""
     ranks_with_counts = group.pipeline.distinct_ranks
     kinds = {kind for shape, _ in ranks_with_counts for kind, _ in shape.layers}
     layers = {kind: layer_cost(kind, group, machine) for kind in kinds}
@@ -60,9 +82,18 @@ def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
         if any(rank.has(name) for rank in ranks):
             seconds = [rank.term(name, micro_batches) for rank in ranks]
             terms[:, column] = picked(slowest, seconds)
-    slowest_s = picked(slowest, each)
+    return Worked(terms=terms, slowest_s=picked(slowest, each), all_ranks_s=counts @ each)
+
+
+def with_idle(work: Worked, group: LayoutGroup, machine: Machine) -> FloatArray:
+    """Seconds by term with the pipeline's bubble under each layout's schedule, and with waiting."""
+    terms = work.terms.copy()
     terms[:, TERMS.index("bubble")] = bubble_s(
-        group.pipeline, slowest_s, counts @ each, micro_batches
+        group.pipeline,
+        work.slowest_s,
+        work.all_ranks_s,
+        group.columns.micro_batches,
+        group.candidates.schedule,
     )
     terms[:, TERMS.index("other")] += waiting_s(terms, group, machine)
     return terms

@@ -7,6 +7,7 @@ made of are in ``workload/blocks``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from meshfit.errors import InputError
@@ -66,6 +67,14 @@ class LayerSpec:
         object.__setattr__(self, "norms", norms)
         object.__setattr__(self, "extra", extra)
         object.__setattr__(self, "parallel", parallel)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Worked out once: layers are keys wherever equal ones are counted."""
+        return hash((self.blocks, self.norms, self.extra, self.parallel))
 
     def find(self, kind: type[BlockKind]) -> BlockKind | None:
         """The first block of a kind, None where the layer has none."""

@@ -1,14 +1,15 @@
 """Where the ranks of every axis lie."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.predict.collectives import AxisGroup, CollectiveCosts
+from meshfit.predict.collectives import Alike, AxisGroup, CollectiveCosts
 from meshfit.predict.columns import strides
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.pick import alike
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -56,21 +57,53 @@ def place_axes(group: LayoutGroup, costs: CollectiveCosts) -> Axes:
     """
     columns, c = group.columns, group.candidates
     apart = strides(c, group.profile)
-    inner, dense = _inner_stride(apart, group), _dense(group, costs, apart)
+    blocks = _Placer(costs, _alike(group, _OF_BLOCKS))
+    states = _Placer(costs, _alike(group, _OF_STATES))
+    inner, dense = _inner_stride(apart, group), _dense(group, states, apart)
     has_groups = bool(columns.splits_experts.any())
     return Axes(
-        tp=costs.place(columns.tp, apart["tp"]),
-        cp=costs.place(columns.cp, apart["cp"]),
-        pp=costs.place(columns.pp, apart["pp"]),
-        ends=costs.place(np.minimum(columns.pp, 2), apart["pp"] * np.maximum(columns.pp - 1, 1)),
-        ep=costs.place(c.ep, inner * c.etp),
-        etp=costs.place(np.where(columns.splits_experts, c.etp, 1), inner),
+        tp=blocks.place(columns.tp, apart["tp"]),
+        cp=blocks.place(columns.cp, apart["cp"]),
+        pp=blocks.place(columns.pp, apart["pp"]),
+        ends=states.place(np.minimum(columns.pp, 2), apart["pp"] * np.maximum(columns.pp - 1, 1)),
+        ep=blocks.place(c.ep, inner * c.etp),
+        etp=blocks.place(np.where(columns.splits_experts, c.etp, 1), inner),
         dense=dense,
-        experts=_experts(group, costs, apart, inner * c.etp * c.ep) if has_groups else dense,
+        experts=_experts(group, states, apart, inner * c.etp * c.ep) if has_groups else dense,
     )
 
 
-def _dense(group: LayoutGroup, costs: CollectiveCosts, apart: Mapping[str, IntArray]) -> StateAxes:
+_OF_BLOCKS = ("micro_batch_size", "tp", "sp", "cp", "cp_method", "ep", "etp", "pp")
+"""With the product of the data-parallel degrees: what decides who sends how much of activations."""
+_OF_STATES = ("dp_replicate", "dp_shard", "tp", "cp", "ep", "etp", "pp", "zero_stage", "offload_to")
+"""The same of parameters and gradients."""
+
+
+def _alike(group: LayoutGroup, columns: Sequence[str]) -> tuple[IntArray, IntArray]:
+    """One layout of every kind, and the kind of each."""
+    c = group.candidates
+    return alike([c.dp_replicate * c.dp_shard, *(getattr(c, name) for name in columns)])
+
+
+@dataclass(frozen=True)
+class _Placer:
+    """Places ranks once for layouts that are alike."""
+
+    costs: CollectiveCosts
+    kinds: tuple[IntArray, IntArray]
+
+    def place(self, degree: IntArray, stride: IntArray) -> AxisGroup:
+        first, which = self.kinds
+        ranks = self.costs.place(degree[first], stride[first])
+        return AxisGroup(
+            degree=degree,
+            members=tuple(members[which] for members in ranks.members),
+            depths=tuple(depths[which] for depths in ranks.depths),
+            alike=Alike(first=first, which=which, ranks=ranks),
+        )
+
+
+def _dense(group: LayoutGroup, costs: _Placer, apart: Mapping[str, IntArray]) -> StateAxes:
     columns = group.columns
     sharding = np.minimum(apart["dp_shard"], apart["cp"])
     all_data = np.minimum(sharding, apart["dp_replicate"])
@@ -83,7 +116,7 @@ def _dense(group: LayoutGroup, costs: CollectiveCosts, apart: Mapping[str, IntAr
 
 
 def _experts(
-    group: LayoutGroup, costs: CollectiveCosts, apart: Mapping[str, IntArray], stride: IntArray
+    group: LayoutGroup, costs: _Placer, apart: Mapping[str, IntArray], stride: IntArray
 ) -> StateAxes:
     columns = group.columns
     folds_replicas = "dp_replicate" in group.profile.expert_fold

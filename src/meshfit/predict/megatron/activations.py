@@ -18,8 +18,10 @@ FULL, BLOCK, SELECTIVE, OPERATIONS = (
 
 def kept(rank: MegatronRank) -> FloatArray:
     """Of all micro-batches in flight."""
-    each = (chunk_kept(rank, chunk) for chunk in rank.shape.chunks)
-    return np.asarray(sum(n * bytes_ for n, bytes_ in zip(rank.micro_batches, each, strict=True)))
+    chunks = rank.shape.chunks
+    each = {chunk: chunk_kept(rank, chunk) for chunk in dict.fromkeys(chunks)}
+    flying = zip(rank.micro_batches, chunks, strict=True)
+    return np.asarray(sum(n * each[chunk] for n, chunk in flying))
 
 
 def chunk_kept(rank: MegatronRank, chunk: Chunk) -> FloatArray:

@@ -74,6 +74,7 @@ class MegatronRank:
             self.shape.rank,
             self.group.columns.micro_batches,
             self.group.profile.megatron.micro_batch_group,
+            self.group.candidates.schedule,
         )
 
     @cached_property

@@ -1,15 +1,16 @@
 """Micro-batches that a rank holds at once, read off its program."""
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from meshfit.predict.schedules.action import Action
+from meshfit.predict.schedules.action import Action, Kind
 from meshfit.predict.schedules.placement import stages_of_rank
 from meshfit.predict.schedules.program import rank_order
 from meshfit.predict.schedules.rounds import torch_round
 
-ENOUGH_ROUNDS = 4
+ENOUGH_ROUNDS = 2
 """Rounds of ``pp`` micro-batches after which a schedule holds no more than before."""
 
 
@@ -64,11 +65,13 @@ def _change(action: Action) -> int:
 
 
 def _at(done: list[Action], stages: tuple[int, ...]) -> Flight:
-    def count(kinds: str, stage: int) -> int:
-        return sum(one.kind in kinds and one.stage == stage for one in done)
+    counts = Counter((one.kind, one.stage) for one in done)
+
+    def count(stage: int, *kinds: Kind) -> int:
+        return sum(counts[kind, stage] for kind in kinds)
 
     return Flight(
-        per_stage=tuple(count("F", stage) - count("BI", stage) for stage in stages),
-        put_off=tuple(count("I", stage) - count("W", stage) for stage in stages),
-        accumulating=any(one.kind in "BW" for one in done),
+        per_stage=tuple(count(stage, "F") - count(stage, "B", "I") for stage in stages),
+        put_off=tuple(count(stage, "I") - count(stage, "W") for stage in stages),
+        accumulating=any(kind in "BW" for kind, _ in counts),
     )
