@@ -167,6 +167,7 @@ def test_identity_ignores_comments_and_order_and_sees_values(write):
 
 
 @pytest.mark.parametrize(
+    "text", ["tp", "tp=x", "zz=3", "tp=-1", "stage_layers=-1:1", "tp=2,tp=4", "tp=" + "9" * 5000]
 )
 def test_layout_text_that_says_nothing_legal_is_refused(text):
     with pytest.raises(InputError, match="--layout"):
