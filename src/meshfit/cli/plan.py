@@ -23,12 +23,14 @@ from meshfit.funnel.placements import placements_document
 from meshfit.funnel.plan_document import plan_document, unranked_document
 from meshfit.funnel.planning import Plan, legal_space, make_plan
 from meshfit.funnel.sensitivity import sensitivity_document
+from meshfit.funnel.tier3 import dry_run_rows
 from meshfit.funnel.timeline import write_timeline
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.coverage import why_not_covered
 from meshfit.report.documents import PlanDocument
+from meshfit.report.dry_run import dry_run_table
 from meshfit.report.explain import explain_view
 from meshfit.report.placements import placements_view
 from meshfit.report.sensitivity import sensitivity_view
@@ -76,6 +78,16 @@ def plan(
             "and what each placement costs.",
         ),
     ] = False,
+    dry_run: Annotated[
+        int,
+        typer.Option(
+            "--dry-run",
+            metavar="N",
+            min=0,
+            help="Run the program of the best N meshes on fake tensors: their memory to the byte.",
+            show_default=False,
+        ),
+    ] = 0,
     layout: LayoutText = None,
     assume: AssumeText = None,
     calibration: CalibrationFile = None,
@@ -101,20 +113,32 @@ def plan(
         ]
     if sensitivity:
         document["sensitivity"] = sensitivity_document(_ranked_plan(space, why))
+    if dry_run:
+        rows, seconds = dry_run_rows(_ranked_plan(space, why), dry_run)
+        document["dry_run"] = rows
+        document["seconds_by_tier"]["dry_run"] = seconds
+        document["seconds"] += seconds
     if timeline is not None:
         write_timeline(read, _looked_at(read, layout, space), timeline)
     if as_json:
         print_json(document)
     else:
-        stdout.print(plan_view(document, top=top, every=every))
-        if explain:
-            stdout.print(explain_view(document["explain"]))
-        for placed in document.get("placements", []):
-            stdout.print(placements_view(placed))
-        if sensitivity:
-            stdout.print(sensitivity_view(document["sensitivity"]))
+        _show(document, top=top, every=every)
     if not space.fits:
         raise typer.Exit(NOTHING_FITS)
+
+
+def _show(document: PlanDocument, *, top: int, every: bool) -> None:
+    """The plan, and below it what else was asked for."""
+    stdout.print(plan_view(document, top=top, every=every))
+    if "explain" in document:
+        stdout.print(explain_view(document["explain"]))
+    for placed in document.get("placements", []):
+        stdout.print(placements_view(placed))
+    if "dry_run" in document:
+        stdout.print(dry_run_table(document["dry_run"]))
+    if "sensitivity" in document:
+        stdout.print(sensitivity_view(document["sensitivity"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +183,7 @@ def _placed(job: Job, layout: str | None, space: _Space, why: str | None) -> lis
 def _ranked_plan(space: _Space, why: str | None) -> Plan:
     if space.plan is None:
         raise InputError(
-            f"--sensitivity and --placements compare ranked layouts, and none are ranked: {why}"
+            f"--sensitivity, --placements and --dry-run take ranked layouts, and none are ranked: {why}"
         )
     return space.plan
 

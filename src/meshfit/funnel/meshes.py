@@ -4,6 +4,7 @@ A mesh is what decides a program: tp, cp, pp, ep and etp. How data parallelism i
 and shards, micro-batches, virtual stages and recomputation are its variants.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,23 +40,47 @@ def mesh_documents(plan: Plan) -> list[MeshDocument]:
     interval and fit as well, ``tight`` a faster one that fits tightly, ``why`` the terms that take its
     step apart from the first one's.
     """
+    leaders = leaders_of(plan)
+    first = int(leaders.rows[0])
+    return [
+        MeshDocument(
+            **plan_row(plan, row, leaders.estimates),
+            rank=place + 1,
+            mesh={
+                axis: int(getattr(plan.generated.candidates, axis)[row]) for axis in AXES_OF_MESH
+            },
+            variants=_variants(plan, leaders, row),
+            tight=_tight(plan, leaders.meshes, row),
+            why=_why(leaders.estimates, row, first),
+        )
+        for row, place in zip(leaders.rows.tolist(), leaders.places.tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaders:
+    """The best layout of each mesh, the fastest mesh first.
+
+    Attributes:
+        rows: of the plan; places: theirs in its order, from 0.
+        meshes: a number for the mesh of every layout of the plan.
+        estimates: the plan's, with all of ``rows`` simulated.
+    """
+
+    rows: IntArray
+    places: IntArray
+    meshes: IntArray
+    estimates: Estimates
+
+
+def leaders_of(plan: Plan) -> Leaders:
+    """Of the first ``MOST_MESHES``."""
     meshes = _meshes(plan.generated.candidates)
     places = np.sort(np.unique(meshes[plan.order], return_index=True)[1])[:MOST_MESHES]
     rows = plan.order[places]
     estimates = simulated(plan.estimates, rows[places >= plan.num_simulated])
     by_speed = np.lexsort((-estimates.tokens_per_s[rows], plan.verdicts[rows]))
-    first = int(rows[by_speed[0]])
-    return [
-        MeshDocument(
-            **plan_row(plan, int(rows[k]), estimates),
-            rank=int(places[k]) + 1,
-            mesh={axis: int(getattr(plan.generated.candidates, axis)[rows[k]]) for axis in AXES_OF_MESH},
-            variants=_variants(plan, estimates, meshes, int(rows[k])),
-            tight=_tight(plan, meshes, int(rows[k])),
-            why=_why(estimates, int(rows[k]), first),
-        )
-        for k in by_speed
-    ]  # fmt: skip
+    return Leaders(rows=rows[by_speed], places=places[by_speed], meshes=meshes, estimates=estimates)
 
 
 def named_documents(plan: Plan) -> list[NamedDocument]:
@@ -86,9 +111,10 @@ def _meshes(candidates: Candidates) -> IntArray:
     return code
 
 
-def _variants(plan: Plan, estimates: Estimates, meshes: IntArray, row: int) -> int:
-    alike = (meshes == meshes[row]) & (plan.verdicts <= plan.verdicts[row])
-    within = plan.estimates.step_middle_s <= estimates.step_high_s[row]
+def _variants(plan: Plan, leaders: Leaders, row: int) -> int:
+    same_mesh = leaders.meshes == leaders.meshes[row]
+    alike = same_mesh & (plan.verdicts <= plan.verdicts[row])
+    within = plan.estimates.step_middle_s <= leaders.estimates.step_high_s[row]
     return int(np.count_nonzero(alike & within)) - 1
 
 

@@ -85,6 +85,22 @@ class NamedDocument(PlanCandidateDocument):
     rank: int
 
 
+class DryRunRow(TypedDict):
+    """One layout whose program was run on fake tensors, on the rank that is predicted to hold most."""
+
+    label: str
+    layout: dict[str, Any]
+    rank: int
+    predicted: dict[str, int | None]
+    """Bytes by memory category, ``allocated`` and ``reserved``, by the formulas."""
+    memory: dict[str, int | None] | None
+    """The same, as the program takes them; None where it was not run."""
+    peak_at: dict[str, Any] | None
+    seconds: float | None
+    refused: str | None
+    """Why it was not run."""
+
+
 class SpaceDocument(TypedDict):
     """How many layouts are legal, and how many each rule rejected."""
 
@@ -106,6 +122,8 @@ class PlanDocument(TypedDict):
     """The best layout of each mesh, the fastest mesh first."""
     named: NotRequired[list[NamedDocument]]
     """The job's ``layout`` and ``baseline``, where they can be predicted."""
+    dry_run: NotRequired[list[DryRunRow]]
+    """The leaders' programs on fake tensors (tier 3)."""
     job: NotRequired[dict[str, Any]]
     headroom: NotRequired[float]
     notes: NotRequired[list[str]]

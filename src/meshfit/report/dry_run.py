@@ -1,13 +1,15 @@
 """The terminal view of ``dryrun --json``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from meshfit.breakdown import MEMORY_CATEGORIES
+from meshfit.report import words
 from meshfit.units import format_bytes, format_count, format_percent
 
 
@@ -21,6 +23,38 @@ def dry_run_view(document: Mapping[str, Any]) -> RenderableType:
         parts.append(_operators_table(document["operators"]))
         parts.append(Text("Not seen: " + "; ".join(document["left_out"])))
     return Group(*parts)
+
+
+def dry_run_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """The leaders of a plan: memory as their program takes it, beside what was predicted of it."""
+    table = Table(title="Dry run of the leaders", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("layout", overflow="fold")
+    for name in ("allocated", "predicted", "apart", "reserved", "predicted"):
+        table.add_column(name, justify="right")
+    table.add_column("most apart in", overflow="fold")
+    for row in rows:
+        label = f"{words.layout(row['layout'])}\nrank {row['rank']}"
+        if row["memory"] is None:
+            table.add_row(label, "not run", *[""] * 4, row["refused"])
+            continue
+        memory, predicted = row["memory"], row["predicted"]
+        table.add_row(
+            label,
+            format_bytes(memory["allocated"]),
+            format_bytes(predicted["allocated"]),
+            f"{predicted['allocated'] / memory['allocated'] - 1:+.1%}",
+            words.size(memory["reserved"]),
+            words.size(predicted["reserved"]),
+            _most_apart(memory, predicted),
+        )
+    return table
+
+
+def _most_apart(memory: Mapping[str, int], predicted: Mapping[str, int]) -> str:
+    name = max(MEMORY_CATEGORIES, key=lambda one: abs(predicted[one] - memory[one]))
+    apart = predicted[name] - memory[name]
+    sign = "+" if apart >= 0 else "\N{MINUS SIGN}"
+    return f"{name.replace('_', ' ')} {sign}{format_bytes(abs(apart))}"
 
 
 def _headline(document: Mapping[str, Any]) -> Text:
