@@ -108,3 +108,10 @@ def test_violations_show_rule_message_nearest_and_option():
 
 def test_no_violation_says_so():
     assert show(tables.violations_list([])).strip() == "No rule is broken."
+
+
+def test_a_plan_in_which_nothing_fits_says_so_and_what_is_needed(plan_document):
+    first = plan_document["candidates"][0]
+    assert "Nothing fits" not in show(tables.plan_view(plan_document))
+    without = {**plan_document, "candidates": [{**first, "verdict": "does_not_fit"}]}
+    assert "Nothing fits" in show(tables.plan_view(without))

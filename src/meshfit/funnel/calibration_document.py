@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from meshfit.funnel.calibrating import Learned
-from meshfit.funnel.planning import Plan, verdicts_of
+from meshfit.funnel.planning import Plan, ranking, verdicts_of
 from meshfit.predict.calibration import Correction, formula_only
 from meshfit.record.residuals import default_calibration_path
 
@@ -53,7 +53,7 @@ def _order(plan: Plan) -> list[dict[str, Any]]:
     basis = plan.estimates.basis
     some = plan.estimates.take(simulated)
     plain = some.under(formula_only(basis.topology, basis.profile.name))
-    before = np.lexsort((-plain.tokens_per_s, verdicts_of(plan.job, plain)))
+    before = ranking(plain, verdicts_of(plan.job, plain))
     rank_before = np.empty(len(before), dtype=np.int64)
     rank_before[before] = np.arange(len(before))
     return [

@@ -16,11 +16,14 @@ from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.generate import Generated, generate
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.estimate import Estimates, estimate
-from meshfit.predict.simulate.tier2 import simulated
+from meshfit.predict.simulate.tier2 import num_actions, simulated
 from meshfit.predict.verdict import DOES_NOT_FIT, VERDICTS, verdict_codes
 
 SIMULATED_LAYOUTS = 200
-"""So many of the best by closed form are timed by simulation and ranked by that."""
+"""At most so many of the best by closed form are timed by simulation and ranked by that."""
+SIMULATED_ACTIONS = 2_000_000
+"""Actions of all of them together: fewer are simulated where a step has thousands (seconds)."""
+LEAST_SIMULATED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +31,9 @@ class Plan:
     """The space of one job.
 
     ``verdicts`` holds indices into ``VERDICTS``; ``order`` ranks candidates, the best first:
-    those that fit before the tight ones before the rest, each by predicted tokens per second. The
-    first ``num_simulated`` of it are timed by simulation, and ranked among themselves. ``learned``
-    is what earlier runs have corrected.
+    those that fit before the tight ones, each by predicted tokens per second, before the rest by the
+    memory that they need. The first ``num_simulated`` of it are timed by simulation, and ranked among
+    themselves. ``learned`` is what earlier runs have corrected.
     """
 
     job: Job
@@ -78,11 +81,11 @@ def make_plan(job: Job) -> Plan:
         raise InputError(nothing_legal(job, generated))
     learned = learn(job)
     estimates, verdicts = _in_closed_form(job, generated.candidates, learned)
-    order = np.lexsort((-estimates.tokens_per_s, verdicts))
+    order = ranking(estimates, verdicts)
     estimated_at = time.perf_counter()
-    best = order[:SIMULATED_LAYOUTS]
+    best = _to_simulate(order, estimates)
     estimates = simulated(estimates, best)
-    best = best[np.lexsort((-estimates.tokens_per_s[best], verdicts[best]))]
+    best = best[ranking(estimates.take(best), verdicts[best])]
     return Plan(
         job=job,
         generated=generated,
@@ -97,6 +100,18 @@ def make_plan(job: Job) -> Plan:
             "simulate": time.perf_counter() - estimated_at,
         },
     )
+
+
+def ranking(estimates: Estimates, verdicts: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Rows, the best first: by verdict, then what can run by speed and what cannot by memory."""
+    lacking = np.where(verdicts == DOES_NOT_FIT, estimates.memory_middle_bytes, 0.0)
+    return np.lexsort((-estimates.tokens_per_s, lacking, verdicts))
+
+
+def _to_simulate(order: NDArray[np.int64], estimates: Estimates) -> NDArray[np.int64]:
+    best = order[:SIMULATED_LAYOUTS]
+    within = np.cumsum(num_actions(estimates, best)) <= SIMULATED_ACTIONS
+    return best[: max(LEAST_SIMULATED, int(np.count_nonzero(within)))]
 
 
 def legal_space(job: Job) -> Generated:

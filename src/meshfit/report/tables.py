@@ -35,12 +35,29 @@ def plan_view(document: PlanDocument, *, top: int = 20, every: bool = False) -> 
     return Group(
         space_line(document["space"], document.get("seconds")),
         *(Text(note) for note in document.get("notes", ())),
+        *nothing_fits(document["candidates"]),
         *([mesh_table(meshes, headroom=document.get("headroom"))] if meshes else []),
         *([plan_table(shown, headroom=document.get("headroom"))] if shown and not meshes else []),
         *left_behind(document),
         *([calibration_view(document["calibration"])] if document.get("calibration") else []),
         rejected_table(document["space"]["rejected"], document["space"].get("examples")),
     )
+
+
+def nothing_fits(candidates: Sequence[PlanCandidateDocument]) -> list[Text]:
+    """That no layout fits, and by how much the first, which needs least, does not; else nothing."""
+    if not candidates or candidates[0]["verdict"] != "does_not_fit":
+        return []
+    least = candidates[0]
+    total, capacity = least["memory"].get("total"), least["memory"].get("capacity")
+    return [
+        Text.assemble(
+            ("Nothing fits. ", "bold red"),
+            f"{words.layout(least['layout'])} needs least: {words.size(total)} a rank, of "
+            f"{words.size(capacity)}. More or larger accelerators, adapters (method: lora, qlora), "
+            f"other states (precision, optimizer), or a wider search would change that.",
+        )
+    ]
 
 
 def left_behind(document: PlanDocument) -> list[RenderableType]:

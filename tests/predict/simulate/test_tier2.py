@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from meshfit.predict.estimate import estimate
-from meshfit.predict.simulate.tier2 import simulated, timeline_of
+from meshfit.predict.simulate.tier2 import num_actions, simulated, timeline_of
 from tests.predict.builders import WITHOUT_HOST, cluster, layouts
 from tests.predict.simulate.builders import BATCH, EVEN
 
@@ -36,3 +36,10 @@ def test_other_rows_and_memory_stay_as_they_are(estimates):
     assert (timed.step_middle_s[others] == estimates.step_middle_s[others]).all()
     assert (timed.memory_middle_bytes == estimates.memory_middle_bytes).all()
     assert timed.step_low_s[0] < timed.step_middle_s[0] < timed.step_high_s[0]
+
+
+def test_actions_are_both_passes_of_every_micro_batch_on_every_stage(estimates):
+
+    whole = BATCH.global_batch_size
+    expected = [2 * whole // 8 * 4, 2 * whole // 8 * 8, 2 * whole // 32 * 2, 2 * whole // 32]
+    assert num_actions(estimates, np.arange(4)).tolist() == expected

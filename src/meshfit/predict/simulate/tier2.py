@@ -28,6 +28,13 @@ def simulated(estimates: Estimates, rows: IntArray) -> Estimates:
     return estimates.retimed(rows, terms)
 
 
+def num_actions(estimates: Estimates, rows: IntArray) -> IntArray:
+    """Forwards and backwards of all micro-batches on all stages: what playing each row costs."""
+    some, basis = estimates.candidates.take(rows), estimates.basis
+    micro_batches = step_columns(some, basis.training, basis.profile).micro_batches
+    return np.asarray(2 * micro_batches * some.pp * some.vpp, dtype=np.int64)
+
+
 def timeline_of(layout: LayoutSpec, basis: Basis) -> Timeline:
     """The timeline of one layout."""
     ((_, group, machine),) = groups_with_machines(Candidates.from_layouts([layout]), basis)
