@@ -182,6 +182,17 @@ def test_layout_text_takes_lists_and_booleans():
     }
 
 
+def test_stages_are_written_in_runs_in_a_job_too(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "schema_version: 1\nmodel: llama-3.1-8b\ncluster: 1x8 H100-SXM\nengine: megatron\n"
+        "workload: {sequence_length: 4096, global_batch: 64 sequences}\n"
+        "baseline: {pp: 2, vpp: 17, dp_shard: 4, stage_layers: '0:1x32:0'}\n"
+    )
+    job = read_job(path, to_run=False)
+    assert job.baseline.stage_layers == (0, *(1,) * 32, 0)
+
+
 def test_runs_of_equal_stages_are_written_once():
     assert stages_text([7, *[8] * 14, 7]) == "7:8x14:7"
     assert stages_text([3, 3, 5]) == "3:3:5"

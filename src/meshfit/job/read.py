@@ -27,7 +27,7 @@ from meshfit.job.training import (
     without_bf16,
 )
 from meshfit.mesh.search import SearchSpec
-from meshfit.mesh.spec import LayoutSpec, make_layout
+from meshfit.mesh.spec import LayoutSpec, make_layout, stages_of_text
 from meshfit.profile import EngineProfile
 from meshfit.record.probe import default_curves_path
 from meshfit.record.residuals import default_calibration_path
@@ -165,9 +165,6 @@ def _pairs(text: str, option: str, example: str) -> dict[str, str]:
     return keys
 
 
-_STAGES = r"\d{1,18}(x\d{1,4})?"
-
-
 def _assume(file: AssumeFile, text: str | None) -> AssumeFile:
     """The job's assumptions with those of the command line before them."""
     if text is None:
@@ -179,9 +176,8 @@ def _assume(file: AssumeFile, text: str | None) -> AssumeFile:
 def _layout_value(text: str) -> int | bool | str | list[int]:
     if re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
-    if re.fullmatch(rf"{_STAGES}(:{_STAGES})+|\d{{1,18}}x\d{{1,4}}", text):
-        runs = (part.partition("x") for part in text.split(":"))
-        return [int(count) for count, _, times in runs for _ in range(int(times or 1))]
+    if (stages := stages_of_text(text)) is not None:
+        return stages
     return {"true": True, "false": False}.get(text.lower(), text)
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from meshfit.mesh.spec import stages_of_text
 from meshfit.workload.training import (
     Allocator,
     AttentionKernel,
@@ -17,8 +18,15 @@ SCHEMA_VERSION = 1
 
 DEFAULT_ADAPTER_RANK = 16
 
+
+def _stages(value: Any) -> Any:
+    """``7:8x14:7`` as a list."""
+    return stages_of_text(value) or value if isinstance(value, str) else value
+
+
 Count = Annotated[int, Field(gt=0, lt=2**31, strict=True)]
 LayerCount = Annotated[int, Field(ge=0, lt=2**31, strict=True)]
+StageLayers = Annotated[list[LayerCount], BeforeValidator(_stages)]
 Launches = Annotated[int, Field(gt=0, le=1000, strict=True)]
 StateType = Literal["fp32", "bf16", "fp16"]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -135,7 +143,7 @@ class LayoutFile(Strict):
     pp: Count | None = None
     vpp: Count | None = None
     schedule: str | None = None
-    stage_layers: list[LayerCount] | None = None
+    stage_layers: StageLayers | None = None
     ep: Count | None = None
     etp: Count | None = None
     zero_stage: ZeroStage | None = None

@@ -1,5 +1,6 @@
 """A layout: the degrees of the mesh axes and the policies that go with them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
@@ -201,6 +202,16 @@ def stages_text(layers: Sequence[int]) -> str:
 
 
 _SHORT_RUN = 2
+
+_RUN = r"\d{1,18}(x\d{1,4})?"
+
+
+def stages_of_text(text: str) -> list[int] | None:
+    """The inverse of ``stages_text``, of at least two stages; None where the text is none."""
+    if not re.fullmatch(rf"{_RUN}(:{_RUN})+|\d{{1,18}}x\d{{1,4}}", text):
+        return None
+    runs = (part.partition("x") for part in text.split(":"))
+    return [int(count) for count, _, times in runs for _ in range(int(times or 1))]
 
 
 def _text(value: object) -> str:
