@@ -85,7 +85,7 @@ def test_a_layout_that_cannot_be_predicted_is_legal_without_a_verdict(write):
     job = read_job(path, layout="tp=1,pp=2,dp_replicate=8,vpp=17", to_run=False)
     document = check_document(job, job.layout)
     assert document["verdict"] is None
-    assert document["absent"]["memory"] == "stages without a layer are not modelled"
+    assert "without a layer are not modelled" in document["absent"]["memory"]
     assert EXIT_CODES[document["verdict"]] == 0
 
 
