@@ -31,6 +31,7 @@ def test_prices_as_people_write_them(price, expected):
         ({"tokens": "0"}, "greater than 0"),
         ({"tokens": "lots"}, "budget.tokens"),
         ({"tokens": "1T", "price": "cheap"}, "budget.price"),
+        ({"tokens": "1T", "price": 2.5}, "write it like '2.5 USD/GPU-h'"),
         ({"tokens": "1T", "mtbf": "5 years"}, "budget.mtbf"),
         ({"tokens": "1T", "mtbf": "0 GPU-h"}, "budget.mtbf"),
         ({"tokens": "1T", "restart": "-1"}, "not a duration"),

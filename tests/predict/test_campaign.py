@@ -128,3 +128,11 @@ def test_goodput_falls_with_more_failures(more):
     often = replace(rare, mtbf_device_s=rare.mtbf_device_s / more)
     assert whole_run(often).goodput <= whole_run(rare).goodput
     assert math.isfinite(whole_run(often).wall_s)
+
+
+def test_saving_far_too_often_is_named_as_the_cause():
+    often = BudgetSpec(
+        tokens=10**12, mtbf_device_s=50_000 * HOUR, save_s=3600.0, checkpoint_interval_s=1.0
+    )
+    with pytest.raises(InputError, match=r"1 h 00 min to save after every 1\.00 s"):
+        whole_run(often)

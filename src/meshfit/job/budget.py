@@ -76,11 +76,11 @@ def _tokens(value: str | int) -> int:
     return tokens
 
 
-def _price(text: str | None) -> tuple[float | None, str]:
-    if text is None:
+def _price(value: str | float | None) -> tuple[float | None, str]:
+    if value is None:
         return None, "USD"
-    match = _PRICE.fullmatch(text)
+    match = _PRICE.fullmatch(str(value))
     if match is None:
-        raise InputError(f"budget.price {text!r}: write it like '2.5 USD/GPU-h'")
+        raise InputError(f"budget.price {value!r}: write it like '2.5 USD/GPU-h'")
     symbols = {"$": "USD", "€": "EUR", "£": "GBP"}
     return float(match.group(1)), symbols.get(match.group(2), match.group(2).upper())

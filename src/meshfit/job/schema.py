@@ -190,7 +190,7 @@ class BudgetFile(Strict):
     """The whole training run: ``{tokens: 15T, price: 2.5 USD/GPU-h, mtbf: 50000 GPU-h}``."""
 
     tokens: str | Count
-    price: str | None = None
+    price: str | Number | None = None
     mtbf: str | None = None
     restart: str | Number = "10 min"
     save: str | Number | None = None

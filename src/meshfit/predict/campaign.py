@@ -107,8 +107,9 @@ def wall_factor(checkpointing: Checkpointing, mtbf_s: float, restart_s: float) -
     if factor > LARGEST_FACTOR:
         raise InputError(
             f"budget: a failure every {format_duration(mtbf_s)} leaves no time to train, with "
-            f"{format_duration(checkpointing.save_s)} to save and {format_duration(restart_s)} to "
-            f"restart; shorten those, or use fewer accelerators"
+            f"{format_duration(checkpointing.save_s)} to save after every "
+            f"{format_duration(interval)} and {format_duration(restart_s)} to restart; save faster "
+            f"or more rarely (budget.save, checkpoint_every), or use fewer accelerators"
         )
     return factor
 
