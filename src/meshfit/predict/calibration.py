@@ -67,7 +67,8 @@ class Calibration:
         """
         compute, collectives = self.compute.factor, self.collectives.factor
         if compute == collectives:
-            return terms * (compute * self.step_time.factor)
+            factor = compute * self.step_time.factor
+            return terms if factor == 1.0 else terms * factor
         shared = np.array([name in SHARED_TERMS for name in names])
         own = np.array([compute if name in COMPUTED_TERMS else collectives for name in names])
         before = terms[:, ~shared].sum(axis=1)

@@ -180,6 +180,9 @@ def in_flight(
     backward, and one more before that backward frees any; they go round the chunks, ``round``
     micro-batches each. The others: as their programs have it.
     """
+    if schedules is None or np.ptp(schedules) == 0:
+        ((one, _),) = by_schedule(pipeline, schedules, len(micro_batches))
+        return _in_flight(one, rank, micro_batches)
     flying, put_off = (np.zeros((pipeline.vpp, len(micro_batches)), dtype=np.int64) for _ in "fp")
     accumulating = np.zeros(len(micro_batches), dtype=np.bool_)
     for one, rows in by_schedule(pipeline, schedules, len(micro_batches)):

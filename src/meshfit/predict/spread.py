@@ -54,9 +54,9 @@ def step_spread(
     by_kind: dict[float, FloatArray] = {}
     for name, seconds in terms.items():
         kind = of_kind.get(name, communicated)
-        by_kind[kind] = by_kind.get(kind, np.zeros(1)) + seconds / total
+        by_kind[kind] = by_kind.get(kind, np.zeros(1)) + seconds
     variance = sum(
-        ((kind * share) ** 2 for kind, share in by_kind.items()),
+        ((kind * seconds / total) ** 2 for kind, seconds in by_kind.items()),
         start=np.full(total.shape, constants["spread.floor"] ** 2),
     )
     return np.asarray(np.exp(constants["spread.scale"] * np.sqrt(variance)))
