@@ -82,7 +82,7 @@ def test_keys_that_a_layout_leaves_out_mean_what_they_mean_to_each_engine(write)
 
 def test_a_layout_that_cannot_be_predicted_is_legal_without_a_verdict(write):
     path = write("engine: torchtitan\n")
-    job = read_job(path, layout="tp=1,pp=2,dp_replicate=8,vpp=17", to_run=False)
+    job = read_job(path, layout="tp=1,pp=2,dp_replicate=8,stage_layers=32:0", to_run=False)
     document = check_document(job, job.layout)
     assert document["verdict"] is None
     assert "without a layer are not modelled" in document["absent"]["memory"]
