@@ -311,7 +311,8 @@ def interleaving_in_whole_rounds(num_micro_batches: Fact, pp: Fact, schedule: Fa
 )
 def zero_bubble_in_equal_rounds(num_micro_batches: Fact, pp: Fact, schedule: Fact) -> Fact:
     """torch 2.13 ``ScheduleInterleavedZeroBubble`` raises where rounds do not divide."""
-    rounds = np.maximum(1, num_micro_batches // pp)
+    whole_rounds = num_micro_batches // pp
+    rounds = whole_rounds * (whole_rounds >= 1) + 1 * (whole_rounds < 1)
     return (schedule != "interleaved_zero_bubble") | (num_micro_batches % rounds == 0)
 
 
