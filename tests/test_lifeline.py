@@ -54,9 +54,8 @@ def test_a_child_whose_parent_ended_before_it_looked_ends_at_once() -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has prctl")
 def test_linux_offers_the_kernels_own_lifeline() -> None:
-    if sys.platform != "linux":
-        pytest.skip("prctl is Linux's")
     code = "from meshfit import lifeline; print(lifeline._kernel_signals_parent_death())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

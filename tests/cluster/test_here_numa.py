@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from meshfit.cluster import here
@@ -21,7 +19,19 @@ def test_processors_are_levels_of_numa_nodes_where_ranks_fill_them(ranks, levels
     assert topology.num_accelerators == ranks
 
 
-def test_the_nodes_of_this_machine_hold_its_processors():
-    if not Path("/sys/devices/system/node/node0").exists():
-        pytest.skip("no NUMA nodes in sysfs")
-    assert sum(map(len, here.numa_cpus(Path("/sys")).values())) >= here.physical_cores()
+@pytest.mark.parametrize(
+    ("nodes", "found"),
+    [
+        ({"node0": "0-3,8", "node1": "4-7"}, {0: (0, 1, 2, 3, 8), 1: (4, 5, 6, 7)}),
+        ({"node10": "2", "node2": "0-1"}, {2: (0, 1), 10: (2,)}),
+        ({"node0": "0-1", "node1": ""}, {0: (0, 1)}),
+        ({"has_cpu": "0", "possible": "0"}, {}),
+        ({}, {}),
+    ],
+)
+def test_nodes_with_processors_are_read_from_sysfs(tmp_path, nodes, found):
+    for name, cpus in nodes.items():
+        folder = tmp_path / "devices/system/node" / name
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(cpus + "\n")
+    assert here.numa_cpus(tmp_path) == found
