@@ -4,7 +4,13 @@ from collections import Counter
 
 import pytest
 
-from meshfit.funnel.meshes import AXES_OF_MESH, MOST_MESHES, mesh_documents, named_documents
+from meshfit.funnel.meshes import (
+    AXES_OF_MESH,
+    MOST_MESHES,
+    leaders_of,
+    mesh_documents,
+    named_documents,
+)
 from meshfit.funnel.plan_document import plan_document
 from meshfit.funnel.planning import make_plan
 from meshfit.job.read import read_job
@@ -91,3 +97,31 @@ def test_a_layout_that_the_search_leaves_out_gets_the_rank_it_would_have(plan, t
     job = read_job(path, to_run=False)
     (named,) = named_documents(make_plan(job))
     assert 1 < named["rank"] <= len(plan) + 1
+
+
+@pytest.fixture(scope="module")
+def too_large(tmp_path_factory):
+    """A plan of a model that fits no layout of its cluster."""
+    path = tmp_path_factory.mktemp("too_large") / "job.yaml"
+    text = JOB.replace("llama-3.1-8b", "llama-3.1-405b").replace("baseline", "layout")
+    path.write_text(text)
+    plan = make_plan(read_job(path, to_run=False))
+    assert not len(plan.fitting_order())
+    return plan
+
+
+def test_where_nothing_fits_the_mesh_that_needs_least_memory_comes_first(too_large):
+    leaders = leaders_of(too_large)
+    needed = too_large.estimates.memory_middle_bytes[leaders.rows]
+    assert list(needed) == sorted(needed)
+    assert leaders.rows[0] == too_large.order[0]
+
+
+def test_where_nothing_fits_the_rank_that_a_layout_would_have_is_by_memory(too_large, tmp_path):
+    path = tmp_path / "job.yaml"
+    text = JOB.replace("llama-3.1-8b", "llama-3.1-405b")
+    path.write_text(text.replace("recompute: full", "recompute: full, micro_batch_size: 4"))
+    (named,) = named_documents(make_plan(read_job(path, to_run=False)))
+    need = too_large.estimates.memory_middle_bytes
+    less = int((need < named["interval"]["memory"]["middle"]).sum())
+    assert named["rank"] == less + 1

@@ -3,7 +3,8 @@ from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.changes import single_changes
 from meshfit.mesh.spec import make_layout
 from meshfit.predict.advice import changes_that_fit
-from meshfit.predict.estimate import estimate
+from meshfit.predict.calibration import formula_only
+from meshfit.predict.estimate import Basis, estimate
 from tests.predict.builders import BF16, cluster, llama_8b, training
 
 SPEC = training(sequence_length=8192, global_batch_size=64, precision=BF16)
@@ -17,10 +18,14 @@ def changes(keys, **options):
     return changes_that_fit(
         layout,
         every,
-        model=llama_8b(),
-        training=SPEC,
-        topology=topology,
-        profile=NATIVE,
+        Basis(
+            model=llama_8b(),
+            training=SPEC,
+            topology=topology,
+            profile=NATIVE,
+            calibration=formula_only(topology, NATIVE.name),
+        ),
+        rules=NATIVE,
         headroom_fraction=0.1,
     )
 

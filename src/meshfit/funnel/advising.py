@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from meshfit.funnel.calibrating import learn
-from meshfit.funnel.estimating import estimating_profile
+from meshfit.funnel.calibrating import basis_of
 from meshfit.job.spec import Job
 from meshfit.mesh.changes import Change, legal_changes, single_changes
 from meshfit.mesh.facts import facts_of
@@ -28,13 +27,9 @@ def changes_to_fit(job: Job, layout: LayoutSpec) -> Sequence[FittingChange]:
     return changes_that_fit(
         layout,
         _changes(job, layout),
-        model=job.model,
-        training=job.training,
-        topology=job.topology,
-        profile=estimating_profile(job.profile),
+        basis_of(job),
         rules=job.profile,
         headroom_fraction=job.headroom_fraction,
-        calibration=learn(job).calibration,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +14,7 @@ from meshfit.cluster.topology import Topology
 from meshfit.compare.candidate import MeasuredCandidate
 from meshfit.compare.residuals import StepResidual, calibrated
 from meshfit.errors import InputError
-from meshfit.funnel.estimating import estimating_profile
+from meshfit.funnel.basis import uncorrected_basis
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
@@ -22,17 +22,13 @@ from meshfit.predict.calibration import (
     COMPUTED_TERMS,
     SHARED_TERMS,
     Calibration,
-    formula_only,
 )
-from meshfit.predict.estimate import Estimates, estimate
+from meshfit.predict.estimate import Basis, Estimates, estimate_on
 from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.terms import TERMS
-from meshfit.profile import EngineProfile
 from meshfit.record.residuals import read_residuals, store_residuals
 from meshfit.record.schema import Residual
 from meshfit.workload.families import read_family
-from meshfit.workload.model import ModelSpec
-from meshfit.workload.training import TrainingSpec
 
 NEWEST_LAYOUTS = 100
 """Of the rows that apply, so many of the newest are learned from."""
@@ -67,8 +63,7 @@ def learn(job: Job) -> Learned:
     Raises:
         InputError: the file is none.
     """
-    profile = estimating_profile(job.profile)
-    plain = formula_only(job.topology, profile.name)
+    plain = uncorrected_basis(job).calibration
     if job.calibration is None:
         return Learned(calibration=plain)
     read = read_residuals(job.calibration)
@@ -81,7 +76,7 @@ def learn(job: Job) -> Learned:
         else:
             left_out[reason or "older than the newest that are used"] += 1
     steps, ratios = [], []
-    for row, predicted in _predicted_anew(used, profile, left_out):
+    for row, predicted in _predicted_anew(used, job, left_out):
         if row.measured_memory_bytes:
             ratios.append(row.measured_memory_bytes / predicted.memory_bytes)
         if (reason := _why_no_time(row, job)) is None:
@@ -94,6 +89,15 @@ def learn(job: Job) -> Learned:
         rows=len(read.rows) + sum(read.unreadable.values()),
         left_out=dict(left_out),
     )
+
+
+def basis_of(job: Job, learned: Learned | None = None) -> Basis:
+    """What predictions of a job rest on; ``learned`` where that was read already.
+
+    Raises:
+        InputError: the calibration or the curves file is broken, or says that the fabric is.
+    """
+    return replace(uncorrected_basis(job), calibration=(learned or learn(job)).calibration)
 
 
 def store(job: Job, measured: Sequence[MeasuredCandidate], plan_hash: str) -> int:
@@ -113,9 +117,7 @@ def store(job: Job, measured: Sequence[MeasuredCandidate], plan_hash: str) -> in
 def residuals(job: Job, proven: Sequence[MeasuredCandidate], plan_hash: str) -> list[Residual]:
     """One row a layout, with what is predicted of it without corrections."""
     layouts = [one.layout for one in proven]
-    predictions = _uncorrected(
-        job.model, job.training, job.topology, layouts, estimating_profile(job.profile)
-    )
+    predictions = _uncorrected(job, layouts)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     rows = []
     for one, predicted in zip(proven, predictions, strict=True):
@@ -202,9 +204,9 @@ class _Predicted:
 
 
 def _predicted_anew(
-    rows: Sequence[Residual], profile: EngineProfile, left_out: Counter[str]
+    rows: Sequence[Residual], job: Job, left_out: Counter[str]
 ) -> Iterator[tuple[Residual, _Predicted]]:
-    """Rows with today's predictions of them."""
+    """Rows with what is predicted of them today, as of ``job``."""
     by_job = sorted(rows, key=lambda row: (row.plan_hash, row.recorded_at))
     for _, same in groupby(by_job, key=lambda row: (row.plan_hash, row.recorded_at)):
         some = list(same)
@@ -212,23 +214,17 @@ def _predicted_anew(
         layouts = [row.layout for row in some]
         try:
             model = read_family(first.model, first.model_config)
-            found = _uncorrected(model, first.training, first.topology, layouts, profile)
+            ran = replace(job, model=model, training=first.training, topology=first.topology)
+            found = _uncorrected(ran, layouts)
         except InputError:
             left_out["no longer predicted"] += len(some)
             continue
         yield from zip(some, found, strict=True)
 
 
-def _uncorrected(
-    model: ModelSpec,
-    training: TrainingSpec,
-    topology: Topology,
-    layouts: Sequence[LayoutSpec],
-    profile: EngineProfile,
-) -> list[_Predicted]:
+def _uncorrected(job: Job, layouts: Sequence[LayoutSpec]) -> list[_Predicted]:
     candidates = Candidates.from_layouts(list(layouts))
-    plain = formula_only(topology, profile.name)
-    estimates = estimate(model, training, topology, candidates, profile, calibration=plain)
+    estimates = estimate_on(uncorrected_basis(job), candidates)
     timed = simulated(estimates, np.arange(len(candidates)))
     return [
         _Predicted(

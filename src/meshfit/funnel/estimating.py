@@ -44,11 +44,6 @@ def stand_in_note(profile: EngineProfile) -> str | None:
     )
 
 
-def as_estimated(job: Job) -> Job:
-    """The job with the profile that predictions are made with."""
-    return replace(job, profile=estimating_profile(job.profile))
-
-
 def modelled(candidates: Candidates, num_hidden_layers: int) -> NDArray[np.bool_]:
     """Which layouts the formulas can predict: a layer on each pipeline rank, and on each stage that
     holds neither embedding nor head alone; a schedule and a recompute policy that they know."""

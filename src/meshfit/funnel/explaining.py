@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from meshfit.errors import InputError
-from meshfit.funnel.estimating import as_estimated, stand_in_note, why_not_modelled
+from meshfit.funnel.estimating import stand_in_note, why_not_modelled
 from meshfit.funnel.holdings import PipelineRank, pipeline_ranks, rank_holding
 from meshfit.funnel.planning import estimate_candidates
 from meshfit.funnel.replicas import OneLayout, held_alike
@@ -99,7 +99,7 @@ def _exposed(job: Job, layout: LayoutSpec) -> tuple[dict[str, float], str | None
     if reason is not None:
         return {}, reason
     try:
-        estimates, _ = estimate_candidates(as_estimated(job), Candidates.from_layouts([layout]))
+        estimates, _ = estimate_candidates(job, Candidates.from_layouts([layout]))
     except InputError as error:
         return {}, str(error)
     return dict(estimates.prediction(0).time.exposed), None

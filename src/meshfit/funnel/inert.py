@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from meshfit.funnel.estimating import estimating_profile
+from meshfit.funnel.basis import uncorrected_basis
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import Estimates, estimate
+from meshfit.predict.estimate import Estimates, estimate_on
 from meshfit.workload.training import (
     Allocator,
     AttentionKernel,
@@ -100,13 +100,7 @@ class _Figures:
         return any(not np.array_equal(read(self._own), read(other)) for read in _READ)
 
     def _of(self, job: Job) -> Estimates:
-        return estimate(
-            job.model,
-            job.training,
-            job.topology,
-            self._candidates,
-            estimating_profile(job.profile),
-        )
+        return estimate_on(uncorrected_basis(job), self._candidates)
 
 
 _READ: tuple[Callable[[Estimates], Any], ...] = (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from meshfit.compare.choose import term_in_words
 from meshfit.funnel.plan_rows import plan_row, row_of
-from meshfit.funnel.planning import Plan, estimate_candidates
+from meshfit.funnel.planning import Plan, estimate_candidates, ranking, would_be_rank
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.estimate import Estimates
@@ -34,7 +34,7 @@ IntArray = NDArray[np.int64]
 
 
 def mesh_documents(plan: Plan) -> list[MeshDocument]:
-    """``meshes`` of ``plan --json``: the best layout of each mesh, the fastest mesh first.
+    """``meshes`` of ``plan --json``: the best layout of each mesh, ranked as all layouts are.
 
     ``rank`` is the layout's place among all, ``variants`` how many others of its mesh lie within its
     interval and fit as well, ``tight`` a faster one that fits tightly, ``why`` the terms that take its
@@ -59,7 +59,7 @@ def mesh_documents(plan: Plan) -> list[MeshDocument]:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaders:
-    """The best layout of each mesh, the fastest mesh first.
+    """The best layout of each mesh, ranked as all layouts are.
 
     Attributes:
         rows: of the plan; places: theirs in its order, from 0.
@@ -79,8 +79,8 @@ def leaders_of(plan: Plan) -> Leaders:
     places = np.sort(np.unique(meshes[plan.order], return_index=True)[1])[:MOST_MESHES]
     rows = plan.order[places]
     estimates = simulated(plan.estimates, rows[places >= plan.num_simulated])
-    by_speed = np.lexsort((-estimates.tokens_per_s[rows], plan.verdicts[rows]))
-    return Leaders(rows=rows[by_speed], places=places[by_speed], meshes=meshes, estimates=estimates)
+    best = ranking(estimates.take(rows), plan.verdicts[rows])
+    return Leaders(rows=rows[best], places=places[best], meshes=meshes, estimates=estimates)
 
 
 def named_documents(plan: Plan) -> list[NamedDocument]:
@@ -95,11 +95,9 @@ def named_documents(plan: Plan) -> list[NamedDocument]:
 
 def _named(plan: Plan, name: str, layout: LayoutSpec) -> NamedDocument:
     estimates, verdicts = estimate_candidates(plan.job, Candidates.from_layouts([layout]))
-    verdict, speed = int(verdicts[0]), estimates.tokens_per_s[0]
-    same = (plan.verdicts == verdict) & (plan.estimates.tokens_per_s > speed)
-    would_be = 1 + int(np.count_nonzero((plan.verdicts < verdict) | same))
-    row = row_of(plan.job, layout, estimates, 0, verdict=VERDICTS[verdict])
-    return NamedDocument(**row, name=name, rank=plan.rank_of(layout) or would_be)
+    row = row_of(plan.job, layout, estimates, 0, verdict=VERDICTS[int(verdicts[0])])
+    rank = plan.rank_of(layout) or would_be_rank(plan, estimates, verdicts)
+    return NamedDocument(**row, name=name, rank=rank)
 
 
 def _meshes(candidates: Candidates) -> IntArray:

@@ -5,14 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from meshfit.funnel.calibrating import learn
-from meshfit.funnel.curves import measured_curves
-from meshfit.funnel.estimating import estimating_profile
+from meshfit.funnel.calibrating import basis_of
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.orders import levels_of_axes, orders, ranks_in_order, same_order
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import estimate
+from meshfit.predict.estimate import Basis, estimate_on
 from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.terms import EXPOSED_TERMS, TERMS
 
@@ -27,8 +25,9 @@ def placements_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     order by accelerator, which give this placement without the engine's help). ``hosts[]`` of
     ``name`` and ``ranks``: what the fastest puts on each host, in the engine's ranks.
     """
+    basis = basis_of(job)
     found = sorted(
-        (_placement(job, layout, order) for order in orders(layout)),
+        (_placement(job, layout, order, basis) for order in orders(layout)),
         key=lambda one: (one["step_time"], not one["engine_order"]),
     )
     fastest = found[0]["step_time"]
@@ -42,20 +41,12 @@ def placements_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     }
 
 
-def _placement(job: Job, layout: LayoutSpec, order: tuple[str, ...]) -> dict[str, Any]:
-    profile = replace(estimating_profile(job.profile), rank_order=order)
-    predicted = simulated(
-        estimate(
-            job.model,
-            job.training,
-            job.topology,
-            Candidates.from_layouts([layout]),
-            profile,
-            calibration=learn(job).calibration,
-            curves=measured_curves(job.curves, job.topology),
-        ),
-        np.array([0]),
-    )
+def _placement(
+    job: Job, layout: LayoutSpec, order: tuple[str, ...], basis: Basis
+) -> dict[str, Any]:
+    profile = replace(basis.profile, rank_order=order)
+    one = Candidates.from_layouts([layout])
+    predicted = simulated(estimate_on(replace(basis, profile=profile), one), np.array([0]))
     terms = dict(zip(TERMS, predicted.time_terms[0], strict=True))
     return {
         "order": [axis for axis in order if getattr(layout, axis) > 1],

@@ -2,20 +2,20 @@
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.errors import InputError
-from meshfit.funnel.calibrating import Learned, learn
-from meshfit.funnel.curves import measured_curves
-from meshfit.funnel.estimating import estimating_profile, modelled
+from meshfit.funnel.calibrating import Learned, basis_of, learn
+from meshfit.funnel.estimating import modelled
 from meshfit.funnel.nothing_legal import nothing_legal
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.generate import Generated, generate
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import Estimates, estimate
+from meshfit.predict.estimate import Estimates, estimate_on
 from meshfit.predict.simulate.tier2 import num_actions, simulated
 from meshfit.predict.verdict import DOES_NOT_FIT, VERDICTS, verdict_codes
 
@@ -104,8 +104,22 @@ def make_plan(job: Job) -> Plan:
 
 def ranking(estimates: Estimates, verdicts: NDArray[np.int8]) -> NDArray[np.int64]:
     """Rows, the best first: by verdict, then what can run by speed and what cannot by memory."""
+    return np.lexsort(_merits(estimates, verdicts))
+
+
+def would_be_rank(plan: Plan, estimates: Estimates, verdicts: NDArray[np.int8]) -> int:
+    """Place, from 1, that the one layout of ``estimates`` would have among those of the plan."""
+    ahead = np.zeros(len(plan), dtype=bool)
+    own = _merits(estimates, verdicts)
+    for theirs, mine in zip(_merits(plan.estimates, plan.verdicts), own, strict=True):
+        ahead = (theirs < mine) | ((theirs == mine) & ahead)
+    return 1 + int(np.count_nonzero(ahead))
+
+
+def _merits(estimates: Estimates, verdicts: NDArray[np.int8]) -> tuple[NDArray[Any], ...]:
+    """What rows are ranked by, the smaller the better: the last decides, those before it ties."""
     lacking = np.where(verdicts == DOES_NOT_FIT, estimates.memory_middle_bytes, 0.0)
-    return np.lexsort((-estimates.tokens_per_s, lacking, verdicts))
+    return -estimates.tokens_per_s, lacking, verdicts
 
 
 def _to_simulate(order: NDArray[np.int64], estimates: Estimates) -> NDArray[np.int64]:
@@ -136,15 +150,7 @@ def estimate_candidates(job: Job, candidates: Candidates) -> tuple[Estimates, ND
 def _in_closed_form(
     job: Job, candidates: Candidates, learned: Learned
 ) -> tuple[Estimates, NDArray[np.int8]]:
-    estimates = estimate(
-        job.model,
-        job.training,
-        job.topology,
-        candidates,
-        estimating_profile(job.profile),
-        calibration=learned.calibration,
-        curves=measured_curves(job.curves, job.topology),
-    )
+    estimates = estimate_on(basis_of(job, learned), candidates)
     return estimates, verdicts_of(job, estimates)
 
 

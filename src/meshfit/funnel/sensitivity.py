@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.funnel.estimating import estimating_profile
-from meshfit.funnel.planning import Plan, verdicts_of
+from meshfit.funnel.calibrating import basis_of
+from meshfit.funnel.planning import Plan, ranking, verdicts_of
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
-from meshfit.predict.estimate import Estimates, estimate
+from meshfit.predict.estimate import Estimates, estimate_on
 from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.verdict import DOES_NOT_FIT
 from meshfit.workload.training import TrainingSpec
@@ -163,7 +163,7 @@ class _Contenders:
         job = replace(self._plan.job, training=assumption.of(self._plan.job.training, value))
         estimates = _estimated(job, self._candidates, self._plan)
         timed = simulated(estimates, np.arange(len(self._candidates)))
-        order = np.lexsort((-timed.tokens_per_s, verdicts_of(job, timed)))
+        order = ranking(timed, verdicts_of(job, timed))
         return _Ranked(order=order, step_s=timed.step_middle_s)
 
     def _best_at_the_end(self, assumption: Assumption) -> IntArray:
@@ -172,7 +172,7 @@ class _Contenders:
         job = replace(plan.job, training=assumption.of(plan.job.training, assumption.values[-1]))
         estimates = _estimated(job, plan.generated.candidates, plan)
         verdicts = verdicts_of(job, estimates)
-        order = np.lexsort((-estimates.tokens_per_s, verdicts))[:AT_THE_END]
+        order = ranking(estimates, verdicts)[:AT_THE_END]
         return np.asarray(order[verdicts[order] != DOES_NOT_FIT])
 
 
@@ -192,11 +192,4 @@ class _Ranked:
 
 
 def _estimated(job: Job, candidates: Candidates, plan: Plan) -> Estimates:
-    return estimate(
-        job.model,
-        job.training,
-        job.topology,
-        candidates,
-        estimating_profile(job.profile),
-        calibration=plan.learned.calibration,
-    )
+    return estimate_on(basis_of(job, plan.learned), candidates)

@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 from meshfit.errors import InputError
-from meshfit.funnel.estimating import as_estimated, why_not_modelled
+from meshfit.funnel.calibrating import basis_of
+from meshfit.funnel.estimating import why_not_modelled
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.calibration import formula_only
-from meshfit.predict.estimate import Basis
 from meshfit.predict.simulate.tier2 import timeline_of
 from meshfit.predict.simulate.trace import chrome_trace
 
@@ -22,15 +21,7 @@ def write_timeline(job: Job, layout: LayoutSpec, path: Path) -> None:
     reason = why_not_modelled(job, layout)
     if reason is not None:
         raise InputError(f"no timeline of {layout.label}: {reason}")
-    estimated = as_estimated(job)
-    basis = Basis(
-        model=estimated.model,
-        training=estimated.training,
-        topology=estimated.topology,
-        profile=estimated.profile,
-        calibration=formula_only(estimated.topology, estimated.profile.name),
-    )
-    trace = chrome_trace(timeline_of(layout, basis), 0)
+    trace = chrome_trace(timeline_of(layout, basis_of(job)), 0)
     try:
         path.write_text(json.dumps(trace), encoding="utf-8")
     except OSError as error:

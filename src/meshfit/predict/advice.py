@@ -5,20 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshfit.cluster.topology import Topology
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.changes import Change
 from meshfit.mesh.facts import facts_of
 from meshfit.mesh.rules import allowed
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.calibration import Calibration
 from meshfit.predict.coverage import COVERED_SCHEDULES
-from meshfit.predict.estimate import estimate
+from meshfit.predict.estimate import Basis, estimate_on
 from meshfit.predict.verdict import FITS, verdict_codes
 from meshfit.profile import EngineProfile
 from meshfit.units import format_bytes
-from meshfit.workload.model import ModelSpec
-from meshfit.workload.training import TrainingSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,27 +39,23 @@ class FittingChange:
 def changes_that_fit(
     layout: LayoutSpec,
     changes: Sequence[Change],
+    basis: Basis,
     *,
-    model: ModelSpec,
-    training: TrainingSpec,
-    topology: Topology,
-    profile: EngineProfile,
+    rules: EngineProfile,
     headroom_fraction: float,
-    calibration: Calibration | None = None,
-    rules: EngineProfile | None = None,
 ) -> tuple[FittingChange, ...]:
     """Those of ``changes`` that are legal and predicted to fit, the fastest first.
 
     Args:
-        profile: what predictions are made with; ``rules``: whose rules hold, where another's.
+        basis: what predictions rest on; ``rules``: the engine whose rules hold.
     """
-    engine = rules or profile
+    topology = basis.topology
     tried = [change for change in changes if change.layout.schedule in COVERED_SCHEDULES]
-    facts = facts_of(model=model, training=training, topology=topology)
-    legal = allowed(Candidates.from_layouts([change.layout for change in tried]), engine, facts)
+    facts = facts_of(model=basis.model, training=basis.training, topology=topology)
+    legal = allowed(Candidates.from_layouts([change.layout for change in tried]), rules, facts)
     tried = [change for change, is_legal in zip(tried, legal, strict=True) if is_legal]
     candidates = Candidates.from_layouts([layout, *(change.layout for change in tried)])
-    estimates = estimate(model, training, topology, candidates, profile, calibration=calibration)
+    estimates = estimate_on(basis, candidates)
     codes = verdict_codes(
         middle_bytes=estimates.memory_middle_bytes,
         high_bytes=estimates.memory_high_bytes,

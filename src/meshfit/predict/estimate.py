@@ -219,7 +219,6 @@ def estimate(
         InputError: the accelerator has no rate for the precision asked for, or the model has blocks
             that are not covered.
     """
-    require_covered(model)
     basis = Basis(
         model=model,
         training=training,
@@ -229,6 +228,16 @@ def estimate(
         curves=curves,
         constants=constants or shipped_constants(),
     )
+    return estimate_on(basis, candidates)
+
+
+def estimate_on(basis: Basis, candidates: Candidates) -> Estimates:
+    """``estimate`` of what is put together already.
+
+    Raises:
+        InputError: as ``estimate``.
+    """
+    require_covered(basis.model)
     count = len(candidates)
     categories = np.zeros((count, len(MEMORY_CATEGORIES)))
     reserved, context, host = np.zeros(count), np.zeros(count), np.zeros(count)
