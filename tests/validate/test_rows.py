@@ -46,7 +46,7 @@ def test_rows_come_in_the_order_of_the_file(tmp_path):
 def test_a_file_of_another_schema_names_what_it_lacks(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("id,family\nR-1,here\n")
-    with pytest.raises(InputError, match=r"lacks .* columns of the schema: model, arch"):
+    with pytest.raises(InputError, match="lacks columns of the schema: model, arch"):
         read_rows(path)
 
 

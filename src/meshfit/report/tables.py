@@ -102,30 +102,15 @@ def plan_table(
     candidates: Sequence[PlanCandidateDocument], *, headroom: float | None = None
 ) -> Table:
     """Predicted candidates in the order given, best first."""
-    table = _table("Candidates, predicted", caption=_plan_caption(headroom))
-    table.add_column("#", justify="right", style="dim")
-    table.add_column("layout", overflow="fold")
-    table.add_column("memory", overflow="fold")
-    table.add_column("step time", justify="right", overflow="fold")
-    table.add_column("tokens/s", justify="right", overflow="fold")
-    has_budget = any("budget" in candidate for candidate in candidates)
-    if has_budget:
-        table.add_column("whole run", justify="right", overflow="fold")
-    table.add_column("bound by", overflow="fold")
-    for position, candidate in enumerate(candidates, 1):
-        table.add_row(
-            str(position),
-            _layout(candidate),
-            memory_bar(candidate["memory"], candidate["verdict"]),
-            _stacked(
-                words.duration(candidate["time"].get("step")),
-                words.interval(candidate.get("interval"), "step_time"),
-            ),
-            _rate(candidate),
-            *([_whole_run(candidate.get("budget"))] if has_budget else []),
-            escape(candidate["binding"]),
-        )
-    return table
+    return _predicted_table(
+        "Candidates, predicted",
+        [
+            (str(position), candidate, Text(candidate["binding"]))
+            for position, candidate in enumerate(candidates, 1)
+        ],
+        last="bound by",
+        caption=_plan_caption(headroom),
+    )
 
 
 def mesh_rows(document: PlanDocument, top: int) -> list[Mapping[str, Any]]:
@@ -145,19 +130,31 @@ def mesh_rows(document: PlanDocument, top: int) -> list[Mapping[str, Any]]:
 
 def mesh_table(rows: Sequence[Mapping[str, Any]], *, headroom: float | None = None) -> Table:
     """One row a mesh, and those that the job names, in the order given."""
-    table = _table("Best layout of each mesh, predicted", caption=_mesh_caption(headroom))
+    return _predicted_table(
+        "Best layout of each mesh, predicted",
+        [(f"{row['rank']:,}", row, _why(row)) for row in rows],
+        last="what takes it",
+        caption=_mesh_caption(headroom),
+    )
+
+
+def _predicted_table(
+    title: str, rows: Sequence[tuple[str, Mapping[str, Any], Text]], *, last: str, caption: str
+) -> Table:
+    """Predicted layouts: the number of each, the layout, and what stands in the ``last`` column."""
+    table = _table(title, caption=caption)
     table.add_column("#", justify="right", style="dim", overflow="fold")
     table.add_column("layout", overflow="fold")
     table.add_column("memory", overflow="fold")
     table.add_column("step time", justify="right", overflow="fold")
     table.add_column("tokens/s", justify="right", overflow="fold")
-    has_budget = any("budget" in row for row in rows)
+    has_budget = any("budget" in row for _, row, _ in rows)
     if has_budget:
         table.add_column("whole run", justify="right", overflow="fold")
-    table.add_column("what takes it", overflow="fold")
-    for row in rows:
+    table.add_column(last, overflow="fold")
+    for number, row, why in rows:
         table.add_row(
-            f"{row['rank']:,}",
+            number,
             _layout(row),
             memory_bar(row["memory"], row["verdict"]),
             _stacked(
@@ -166,7 +163,7 @@ def mesh_table(rows: Sequence[Mapping[str, Any]], *, headroom: float | None = No
             ),
             _rate(row),
             *([_whole_run(row.get("budget"))] if has_budget else []),
-            _why(row),
+            why,
         )
     return table
 

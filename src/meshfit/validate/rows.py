@@ -1,12 +1,11 @@
 """Rows of a table of published training measurements, as they are printed."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from meshfit.errors import InputError
 from meshfit.validate.cells import require_possible
+from meshfit.validate.csv_file import read_table
 
 REQUIRED_COLUMNS: tuple[str, ...] = (
     "id", "family", "model", "arch", "n_layers", "hidden", "ffn_hidden", "n_heads", "n_kv_heads",
@@ -82,18 +81,6 @@ def read_rows(path: Path) -> list[TruthRow]:
     Raises:
         InputError: the file cannot be read, lacks columns, holds no rows, or numbers that cannot be.
     """
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines)
-            rows = [TruthRow(columns) for columns in reader]
-            names = reader.fieldnames or ()
-    except OSError as error:
-        raise InputError(f"measurements {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"measurements {path} is no CSV file in UTF-8: {error}") from error
-    absent = [name for name in REQUIRED_COLUMNS if name not in names]
-    if absent:
-        shown = ", ".join(absent[:6]) + (" ..." if len(absent) > 6 else "")
-        raise InputError(f"measurements {path} lacks {len(absent)} columns of the schema: {shown}")
+    rows = [TruthRow(columns) for columns in read_table(path, REQUIRED_COLUMNS)]
     require_possible((row.columns for row in rows), f"measurements {path}")
     return rows

@@ -1,6 +1,5 @@
 """Rows of a table of measured collectives."""
 
-import csv
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import NamedTuple
 
 from meshfit.errors import InputError
 from meshfit.predict.collectives import Collective
+from meshfit.validate.csv_file import read_table
 
 COLUMNS: tuple[str, ...] = (
     "source", "system", "op", "dtype", "ranks", "nodes", "ranks_per_node", "size_bytes", "time_us",
@@ -78,18 +78,7 @@ def read_collective_rows(path: Path) -> list[CollectiveRow]:
     Raises:
         InputError: the file cannot be read, lacks columns, or a row holds what no measurement has.
     """
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines)
-            found = list(reader)
-            names = reader.fieldnames or ()
-    except OSError as error:
-        raise InputError(f"measurements {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"measurements {path} is no CSV file in UTF-8: {error}") from error
-    absent = [name for name in COLUMNS if name not in names]
-    if absent:
-        raise InputError(f"measurements {path} lacks columns of the schema: {', '.join(absent)}")
+    found = read_table(path, COLUMNS)
     return [_row(cells, f"{path}:{number}", number) for number, cells in enumerate(found, start=2)]
 
 
