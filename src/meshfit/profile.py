@@ -99,9 +99,8 @@ class EngineProfile:
             ``nothing`` but its source.
         live_unsharded_blocks: blocks whose full parameters are in memory at once under a sharded
             stage 3 (the one in use plus those prefetched).
-        gradient_bytes_per_parameter: bytes of one gradient as it is kept between micro-batches.
-        context_bytes: memory of a CUDA context and its communicators outside the allocator.
-        allocator_overhead_fraction: reserved / allocated - 1 on a CUDA device.
+        context_bytes: memory of a CUDA context and its communicators outside the allocator, where it
+            was read; 0: ``predict.device`` counts them.
         replicates_through_fsdp: whether replicated data parallelism combined with tp or pp runs
             through FSDP2's hooks (``replicate``) instead of DDP.
         reduces_each_micro_batch: whether sharded gradients are summed over ranks after every
@@ -180,9 +179,7 @@ class EngineProfile:
     has_memory_model: bool = False
     memory_checked: MemoryChecked = "nothing"
     live_unsharded_blocks: int = 2
-    gradient_bytes_per_parameter: int = 4
     context_bytes: int = 0
-    allocator_overhead_fraction: float = 0.0
     replicates_through_fsdp: bool = True
     reduces_each_micro_batch: bool = True
     pipeline_keeps_unsharded: bool = True

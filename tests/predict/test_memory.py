@@ -9,7 +9,8 @@ from meshfit.engines.native.profile import NATIVE
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.activations import autocast
 from meshfit.predict.held import rank_held
-from meshfit.predict.memory import MOMENTS, rank_memory
+from meshfit.predict.memory import rank_memory
+from meshfit.predict.moments import MOMENTS
 from meshfit.workload.counts import total_parameters
 from meshfit.workload.training import RuntimeSpec
 from tests.predict.builders import BF16, FP32, group, llama, llama_8b, pipeline, training

@@ -12,23 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.breakdown import MEMORY_CATEGORIES
-from meshfit.predict.device import FRAGMENTATION, allocator_of, context_bytes
+from meshfit.predict.device import context_bytes, with_fragments
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.held import rank_held
 from meshfit.predict.kept import activation_moments
-from meshfit.predict.layer_basis import cast
+from meshfit.predict.layer_basis import FP32_BYTES, cast
 from meshfit.predict.logits import logit_moments
 from meshfit.predict.memory import RankMemory
-from meshfit.predict.moments import MOMENTS
+from meshfit.predict.moments import MOMENTS, at_peak
 from meshfit.predict.schedule import InFlight, RankShape, in_flight
-from meshfit.predict.states import StateBytes, frozen_bytes
+from meshfit.predict.states import StateBytes, frozen_bytes, moment_bytes
 from meshfit.predict.temporaries import temporary_moments
 from meshfit.predict.unsharded import units
-from meshfit.workload.training import OPTIMIZER_MOMENTS
 
 FloatArray = NDArray[np.float64]
-
-FP32_BYTES = 4
 
 REDUCE_BUCKET_ELEMENTS = 500_000_000
 """``reduce_bucket_size`` where a job gives no bucket."""
@@ -80,16 +77,14 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
         "temporary": temporary_moments(shape, group, held, here).stacked(),
     }
     by_category["temporary"][MOMENTS.index("optimizer")] += stepping
-    moment = np.argmax(sum(by_category.values()), axis=0)
-    rows = np.arange(len(group))
-    peak = {name: values[moment, rows] for name, values in by_category.items()}
+    moment, peak = at_peak(by_category)
     peak |= {"parameters": here.parameters, "optimizer": here.optimizer}
     categories = {name: peak.get(name, np.zeros(len(group))) for name in MEMORY_CATEGORIES}
     allocated = np.asarray(sum(categories.values()))
     return RankMemory(
         categories=categories,
         moment=moment,
-        reserved=allocated * (1 + FRAGMENTATION[allocator_of(group)]),
+        reserved=with_fragments(allocated, group),
         context=context_bytes(group),
         host=_total(zero.states) - _total(here),
     )
@@ -115,14 +110,13 @@ def _zero(shape: RankShape, group: LayoutGroup) -> _Zero:
     held = rank_held(shape, group.model, training.adapter)
     element = precision.compute_bytes
     master = 0 if element == FP32_BYTES else precision.parameter_bytes
-    moments = OPTIMIZER_MOMENTS[training.optimizer] * precision.moment_bytes
     frozen = frozen_bytes(held, training).on_shard(columns, stage >= 3)
+    stepped = held.trained.on_shard(columns, stage >= 1)
     states = StateBytes(
         parameters=held.trained.on_shard(columns, stage >= 3) * element + frozen,
         gradients=held.trained.on_shard(columns, stage >= 2) * element,
-        optimizer=held.trained.on_shard(columns, stage >= 1) * (master + moments),
+        optimizer=stepped * master + moment_bytes(held, training).on_shard(columns, stage >= 1),
     )
-    stepped = held.trained.on_shard(columns, stage >= 1)
     return _Zero(
         states=states,
         whole_gradients=held.trained.on_rank(columns) * element,

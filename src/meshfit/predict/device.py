@@ -58,7 +58,12 @@ def reserved_bytes(
     others = states.gradients + root.used + block.used
     needed = own_stream.max(axis=0) + np.where(sharded, others, 0.0)
     needed += _held_by_collectives(group) + BLAS_WORKSPACE_BYTES
-    return np.asarray(needed * (1 + FRAGMENTATION[allocator_of(group)]))
+    return with_fragments(needed, group)
+
+
+def with_fragments(needed: FloatArray, group: LayoutGroup) -> FloatArray:
+    """What the allocator holds for bytes in use, by the allocator that the group runs with."""
+    return np.asarray(needed * (1 + FRAGMENTATION[_allocator_of(group)]))
 
 
 def _held_by_collectives(group: LayoutGroup) -> FloatArray:
@@ -72,7 +77,7 @@ def _held_by_collectives(group: LayoutGroup) -> FloatArray:
     return np.where(columns.sequence_split > 1, 2 * whole, 0.0)
 
 
-def allocator_of(group: LayoutGroup) -> Allocator:
+def _allocator_of(group: LayoutGroup) -> Allocator:
     """As the job says; expandable where the engine's launcher asks for it."""
     if group.profile.expandable_segments:
         return "expandable"

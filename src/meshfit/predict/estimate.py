@@ -176,9 +176,8 @@ class Estimates:
             rank = _rank_memory(shape, group)
             by_category = np.array([rank.categories[name][0] for name in MEMORY_CATEGORIES])
             reserved, context = _on_device(rank, self.basis)
-            host = 0.0 if rank.host is None else rank.host[0]
             breakdowns.append(
-                _memory_breakdown(by_category, reserved[0], context[0], host, self.basis)
+                _memory_breakdown(by_category, reserved[0], context[0], rank.host[0], self.basis)
             )
         return tuple(breakdowns)
 
@@ -424,30 +423,17 @@ def _fullest(group: LayoutGroup, basis: Basis) -> _Fullest:
         categories=np.stack(categories, axis=1),
         reserved=picked(worst, [reserved for reserved, _ in on_device]),
         context=picked(worst, [context for _, context in on_device]),
-        host=picked(worst, [_or_zero(rank.host, len(group)) for rank in ranks]),
+        host=picked(worst, [rank.host for rank in ranks]),
         rank=np.array([shape.rank for shape in shapes])[worst],
     )
 
 
-def _or_zero(given: FloatArray | None, count: int) -> FloatArray:
-    return np.zeros(count) if given is None else given
-
-
 def _on_device(rank: RankMemory, basis: Basis) -> tuple[FloatArray, FloatArray]:
-    """Bytes that the allocator holds, and those outside it.
-
-    On CPU there is no caching allocator and no context. Where the memory model does not say, the
-    engine's profile has a share of what is allocated, and a constant.
-    """
-    allocated, profile = rank.allocated, basis.profile
-    if not basis.is_cuda:
-        return allocated, np.zeros(len(allocated))
-    reserved, context = rank.reserved, rank.context
-    if reserved is None:
-        reserved = allocated * (1 + profile.allocator_overhead_fraction)
-    if context is None:
-        context = np.full(len(allocated), float(profile.context_bytes))
-    return reserved, context
+    """Bytes that the allocator holds, and those outside it; on CPU there is no caching allocator and
+    no context."""
+    if basis.is_cuda:
+        return rank.reserved, rank.context
+    return rank.allocated, np.zeros(len(rank.allocated))
 
 
 def _with_intervals(

@@ -30,8 +30,7 @@ from meshfit.predict.device import context_bytes, reserved_bytes
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.kept import activation_moments, offloaded_activations
 from meshfit.predict.logits import logit_moments
-from meshfit.predict.moments import MOMENTS, Moments
-from meshfit.predict.pick import picked
+from meshfit.predict.moments import Moments, at_peak
 from meshfit.predict.schedule import InFlight, RankShape, in_flight
 from meshfit.predict.states import (
     StateBytes,
@@ -43,8 +42,6 @@ from meshfit.predict.states import (
 from meshfit.predict.temporaries import temporary_moments
 from meshfit.predict.unsharded import communication_moments
 
-__all__ = ["MOMENTS", "RankMemory", "StateBytes", "rank_memory", "state_bytes"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -53,15 +50,15 @@ IntArray = NDArray[np.int64]
 class RankMemory:
     """Bytes at the peak: one array of shape [N] a category, and which moment it is.
 
-    ``reserved`` and ``context`` (outside the allocator) are of a CUDA device; None: a share of what
-    is allocated and a constant, as the engine's profile has them. ``host`` is what is offloaded.
+    ``reserved`` and ``context`` (outside the allocator) are of a CUDA device; ``host`` is what is
+    offloaded.
     """
 
     categories: Mapping[str, FloatArray]
     moment: IntArray
-    reserved: FloatArray | None = None
-    context: FloatArray | None = None
-    host: FloatArray | None = None
+    reserved: FloatArray
+    context: FloatArray
+    host: FloatArray
 
     @property
     def allocated(self) -> FloatArray:
@@ -82,12 +79,10 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
         "temporary": temporary_moments(shape, group, held, states),
     }
     by_category = {name: moments.stacked() for name, moments in at.items()}
-    used: FloatArray = np.asarray(sum(by_category.values()))
-    moment = np.argmax(used, axis=0)
-    peak = {name: picked(moment, values) for name, values in by_category.items()}
+    moment, peak = at_peak(by_category)
     peak |= {"parameters": states.parameters, "optimizer": states.optimizer}
     nothing = np.zeros(len(group))
-    in_use = used + states.parameters + states.optimizer
+    in_use = np.asarray(sum(by_category.values())) + states.parameters + states.optimizer
     return RankMemory(
         categories={name: peak.get(name, nothing) for name in MEMORY_CATEGORIES},
         moment=moment,

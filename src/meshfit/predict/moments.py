@@ -1,11 +1,15 @@
 """The moments of one micro-batch at which memory may peak."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.predict.pick import picked
+
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 MOMENTS: tuple[str, ...] = (
     "head",
@@ -38,3 +42,10 @@ class Moments:
     def stacked(self) -> FloatArray:
         """[moments, N]."""
         return np.stack([getattr(self, name) for name in MOMENTS])
+
+
+def at_peak(by_category: Mapping[str, FloatArray]) -> tuple[IntArray, dict[str, FloatArray]]:
+    """For every layout the moment at which all categories ([moments, N]) together are largest, and
+    each of them then."""
+    moment = np.argmax(sum(by_category.values()), axis=0)
+    return moment, {name: picked(moment, values) for name, values in by_category.items()}

@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 from meshfit.predict.adapters import base_bytes
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.held import Held, Parameters, rank_held
+from meshfit.predict.layer_basis import FP32_BYTES
 from meshfit.predict.schedule import RankShape
 from meshfit.workload.optimizers import EIGHT_BIT_BLOCK
 from meshfit.workload.training import OPTIMIZER_MOMENTS, TrainingSpec
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
-
-FP32_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,7 @@ def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
         parameters=trained * precision.parameter_bytes
         + frozen_bytes(held, training).on_shard(columns, columns.shards_parameters),
         gradients=np.where(_steps_in_backward(group), 0.0, trained * precision.gradient_bytes),
-        optimizer=_moment_bytes(held, training).on_shard(columns, columns.shards_optimizer),
+        optimizer=moment_bytes(held, training).on_shard(columns, columns.shards_optimizer),
     )
 
 
@@ -81,7 +80,7 @@ def frozen_bytes(held: Held, training: TrainingSpec) -> Parameters:
     return held.frozen * element + held.frozen_linears * linear
 
 
-def _moment_bytes(held: Held, training: TrainingSpec) -> Parameters:
+def moment_bytes(held: Held, training: TrainingSpec) -> Parameters:
     """Optimizer state in bytes: see ``workload.optimizers`` for each kind's rule."""
     each = training.precision.moment_bytes
     if training.optimizer == "adamw_8bit":

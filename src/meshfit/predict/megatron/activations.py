@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import RECOMPUTE
-from meshfit.predict.megatron.attention import FP32_BYTES
+from meshfit.predict.layer_basis import FP32_BYTES
 from meshfit.predict.megatron.rank import MegatronRank
 from meshfit.predict.megatron.tensors import Saved, total
 from meshfit.predict.schedule import Chunk

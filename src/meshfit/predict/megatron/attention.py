@@ -1,12 +1,11 @@
 """What attention keeps for backward, in the modules of Megatron-Core 0.19."""
 
+from meshfit.predict.layer_basis import FP32_BYTES
 from meshfit.predict.megatron.kernels import Kernel
 from meshfit.predict.megatron.settings import LayerSettings
 from meshfit.predict.megatron.tensors import Saved
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.latent import LatentAttentionSpec
-
-FP32_BYTES = 4
 
 
 def attention_tensors(attention: AttentionSpec, settings: LayerSettings) -> tuple[Saved, ...]:

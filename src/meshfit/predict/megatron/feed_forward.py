@@ -1,10 +1,10 @@
 """What MLPs and experts keep for backward, in the modules of Megatron-Core 0.19."""
 
+from meshfit.predict.layer_basis import FP32_BYTES
 from meshfit.predict.megatron.settings import LayerSettings
 from meshfit.predict.megatron.tensors import Saved
 from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
 
-FP32_BYTES = 4
 INDEX_BYTES = 4
 
 

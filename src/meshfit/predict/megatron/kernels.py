@@ -5,12 +5,11 @@ from typing import Literal
 
 from meshfit.cluster.topology import AcceleratorSpec
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.layer_basis import FP32_BYTES
 
 Kernel = Literal["flash", "cudnn", "unfused"]
 
 MIB = 2**20
-FP32_BYTES = 4
-
 WORKSPACE_BYTES = 32 * MIB
 """cuBLAS's workspace of one handle: under ``CUBLAS_WORKSPACE_CONFIG=:4096:8``, which deterministic
 mode sets, and by default from Hopper on. Transformer Engine takes as much from Hopper on."""

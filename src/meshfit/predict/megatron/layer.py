@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
+from meshfit.predict.layer_basis import FP32_BYTES
 from meshfit.predict.megatron.attention import (
-    FP32_BYTES,
     attention_tensors,
     backward_scores,
     latent_attention_tensors,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.predict.megatron.attention import FP32_BYTES
+from meshfit.predict.layer_basis import FP32_BYTES
 from meshfit.predict.megatron.rank import MegatronRank
 
 FloatArray = NDArray[np.float64]

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.breakdown import MEMORY_CATEGORIES
-from meshfit.predict.device import FRAGMENTATION, allocator_of, context_bytes
+from meshfit.predict.device import context_bytes, with_fragments
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.megatron import activations, buffers
 from meshfit.predict.megatron.loss import loss_bytes
 from meshfit.predict.megatron.rank import MegatronRank
 from meshfit.predict.megatron.states import StateBytes, state_bytes
 from meshfit.predict.memory import RankMemory
+from meshfit.predict.moments import at_peak
 from meshfit.predict.schedule import RankShape
 
 FloatArray = NDArray[np.float64]
@@ -58,9 +59,7 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
         name: np.stack([each.get(moment, nothing) for moment in MOMENTS])
         for name, each in at.items()
     }
-    moment = np.argmax(sum(stacked.values()), axis=0)
-    rows = np.arange(len(group))
-    peak = {name: values[moment, rows] for name, values in stacked.items()}
+    moment, peak = at_peak(stacked)
     away = group.columns.offloads_states
     peak |= {
         "parameters": states.weights,
@@ -69,11 +68,12 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     }
     categories = {name: peak.get(name, nothing) for name in MEMORY_CATEGORIES}
     allocated = np.asarray(sum(categories.values()))
+    own_context = group.profile.context_bytes
     return RankMemory(
         categories=categories,
         moment=moment,
-        reserved=allocated * (1 + FRAGMENTATION[allocator_of(group)]),
-        context=None if group.profile.context_bytes else context_bytes(group),
+        reserved=with_fragments(allocated, group),
+        context=nothing + own_context if own_context else context_bytes(group),
         host=np.where(away, states.optimizer, 0.0),
     )
 

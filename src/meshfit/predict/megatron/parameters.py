@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.mesh.padding import padded_vocabulary
 from meshfit.predict.adapters import adapter_elements
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.schedule import Chunk, RankShape
-from meshfit.profile import EngineProfile
 from meshfit.workload import counts
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.block import Block
@@ -97,14 +97,14 @@ def on_rank(parameters: Parameters, group: LayoutGroup) -> RankParameters:
 
 def vocabulary_on_rank(group: LayoutGroup) -> FloatArray:
     """Rows of the vocabulary on one rank, padding included."""
-    multiple = _vocabulary_multiple(group.profile, group.candidates.tp)
-    padded = np.ceil(group.model.vocab_size / multiple) * multiple
-    return np.asarray(padded / group.candidates.tp)
-
-
-def _vocabulary_multiple(profile: EngineProfile, tp: NDArray[np.int64]) -> NDArray[np.int64]:
-    per_rank = tp if profile.vocabulary_multiple_per_rank else 1
-    return np.asarray(profile.vocabulary_multiple * per_rank + 0 * tp)
+    tp, profile = group.candidates.tp, group.profile
+    rows = padded_vocabulary(
+        group.model.vocab_size,
+        tp,
+        profile.vocabulary_multiple,
+        profile.vocabulary_multiple_per_rank,
+    )
+    return np.asarray(rows / tp)
 
 
 def rank_parameters(shape: RankShape, model: ModelSpec) -> Parameters:

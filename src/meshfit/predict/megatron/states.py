@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from meshfit.predict.adapters import base_bytes
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.layer_basis import FP32_BYTES
 from meshfit.predict.megatron.parameters import (
     RankParameters,
     adapter_parameters,
@@ -18,8 +19,6 @@ from meshfit.predict.schedule import RankShape
 from meshfit.workload.training import OPTIMIZER_MOMENTS
 
 FloatArray = NDArray[np.float64]
-
-FP32_BYTES = 4
 
 FP8_COPIES = 2
 """A weight in fp8 and its transpose, which Transformer Engine keeps over the micro-batches of a step.
