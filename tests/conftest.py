@@ -1,6 +1,10 @@
-"""What every test is kept from: files of the person who runs it."""
+"""What every test is kept from: files of the person who runs it, and how busy their machine is."""
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("meshfit", deadline=None)
+settings.load_profile("meshfit")
 
 
 @pytest.fixture(autouse=True, scope="session")
