@@ -15,7 +15,7 @@ from meshfit.predict.campaign import (
     wall_factor,
 )
 from meshfit.workload.budget import BudgetSpec
-from meshfit.workload.training import PRECISIONS
+from meshfit.workload.training import PRECISIONS, AdapterSpec
 from tests.predict.builders import cluster, llama_8b, training
 
 HOUR = 3600.0
@@ -73,6 +73,23 @@ def test_a_checkpoint_of_8_b_parameters_in_mixed_precision_holds_12_bytes_each()
         checkpoint_bytes(llama_8b(), training(precision=PRECISIONS["bf16_mixed"]))
         == 8_030_261_248 * 12
     )
+
+
+def test_a_checkpoint_of_adapters_leaves_the_frozen_weights_out():
+    adapter = AdapterSpec(rank=16, targets=("q_proj", "v_proj"))
+    tuned = replace(training(precision=PRECISIONS["bf16_mixed"]), adapter=adapter)
+    elements = 32 * 16 * ((4096 + 4096) + (4096 + 1024))
+    assert checkpoint_bytes(llama_8b(), tuned) == elements * 12
+
+
+def test_a_checkpoint_holds_what_the_optimizer_keeps():
+    spec = training(precision=PRECISIONS["fp32"])
+    sizes = {
+        name: checkpoint_bytes(llama_8b(), replace(spec, optimizer=name))
+        for name in ("sgd", "adamw_8bit", "muon", "adamw")
+    }
+    assert sizes["sgd"] == 8_030_261_248 * 4
+    assert list(sizes.values()) == sorted(sizes.values())
 
 
 def test_wall_time_is_that_of_failures_played_out():

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError
+from meshfit.predict.held import model_held
+from meshfit.predict.states import moment_bytes
 from meshfit.units import format_duration
 from meshfit.workload.budget import BudgetSpec
-from meshfit.workload.counts import training_state_bytes
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec
 
@@ -61,9 +62,13 @@ class Campaign:
 
 
 def checkpoint_bytes(model: ModelSpec, training: TrainingSpec) -> int:
-    """Bytes of one checkpoint: the updated parameters and the optimizer's moments, once each."""
-    states = training_state_bytes(model, training.precision, training.optimizer)
-    return states.parameters + states.optimizer
+    """Bytes of one checkpoint: the trained parameters and the optimizer's moments, once each.
+
+    Weights that adapters leave frozen are not written again.
+    """
+    held = model_held(model, training.adapter)
+    parameters = held.trained.total * training.precision.parameter_bytes
+    return round(parameters + moment_bytes(held, training).total)
 
 
 def save_seconds(size_bytes: int, topology: Topology) -> float:

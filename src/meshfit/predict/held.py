@@ -1,5 +1,6 @@
 """Parameters that a pipeline rank holds, by what divides them and by who trains them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -149,6 +150,15 @@ def rank_held(shape: RankShape, model: ModelSpec, adapter: AdapterSpec | None) -
     return ends_held(shape, model, adapter) + layers
 
 
+def model_held(model: ModelSpec, adapter: AdapterSpec | None) -> Held:
+    """The whole model, undivided, as pipeline ranks hold it between them; a tied head once."""
+    layers = tuple(Counter((*model.encoder, *model.layers)).items())
+    ends = (*counts.outer_tensors(model), *_counted_towers(model))
+    return _of(ends, adapter, in_layers=False) + layers_held(
+        layers, model.hidden_size, model.vectors_per_norm, adapter
+    )
+
+
 @lru_cache(maxsize=1024)
 def layers_held(
     layers: tuple[tuple[LayerSpec, int], ...],
@@ -176,7 +186,11 @@ def _chunk_ends(chunk: Chunk, model: ModelSpec) -> Iterator[Tensor]:
     if chunk.has_head and model.tie_word_embeddings and not chunk.has_embedding:
         yield from counts.head_tensors(model)
     if chunk.has_embedding:
-        yield from (t for tower in model.towers if tower.counted for t in tower.tensors or ())
+        yield from _counted_towers(model)
+
+
+def _counted_towers(model: ModelSpec) -> Iterator[Tensor]:
+    return (t for tower in model.towers if tower.counted for t in tower.tensors or ())
 
 
 def _of(tensors: Iterable[Tensor], adapter: AdapterSpec | None, *, in_layers: bool) -> Held:
