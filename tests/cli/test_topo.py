@@ -58,6 +58,15 @@ def test_this_machine_is_the_default(app):
     assert json.loads(run(app, "topo", "--json").stdout)["here"] is True
 
 
+def test_an_accelerator_for_what_names_its_own_is_refused(app, tmp_path):
+    job = str(write_job(tmp_path))
+    for cluster in (["1x1 H100-SXM"], ["--job", job]):
+        error = run(app, "topo", *cluster, "--accelerator", "A100-PCIe").exception
+        assert isinstance(error, InputError)
+        assert str(error).startswith("--accelerator A100-PCIe is for what tools printed; ")
+        assert cluster[-1] in str(error)
+
+
 def test_a_wrong_cluster_is_an_input_error(app):
     assert isinstance(run(app, "topo", "nowhere").exception, InputError)
 

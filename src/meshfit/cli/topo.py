@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from meshfit.cli.output import AsJson, print_json, print_paths, stdout
-from meshfit.cli.topo_cluster import Shown, shown_cluster
+from meshfit.cli.topo_cluster import Shown, refuse_accelerator, shown_cluster
 from meshfit.cli.topo_drawing import axes_of, axis_document, scene_of, shown_job, write_text
 from meshfit.cluster.catalog import accelerator_entry, accelerators, node_type, node_types
 from meshfit.cluster.discover.document import cluster_yaml
@@ -74,8 +74,12 @@ def topo(
     """Levels, accelerators, cards and memory of a cluster: read, discovered and drawn."""
     if here and cluster:
         raise InputError(f"--here and {cluster[0]!r}: one of them")
-    subject = shown_job(job, layout) if job and not cluster else None
-    shown = subject or shown_cluster(cluster or ["here"], accelerator)
+    if job is not None and not cluster and not here:
+        if accelerator is not None:
+            refuse_accelerator(accelerator, str(job))
+        shown = shown_job(job, layout)
+    else:
+        shown = shown_cluster(cluster or ["here"], accelerator)
     axes = axes_of(shown, job, layout)
     written = _write(shown, axes, svg=svg, yaml=yaml)
     if as_json:

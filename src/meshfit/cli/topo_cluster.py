@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from meshfit.cluster.discover.conclude import FoundCluster, conclude, read_cluster, topology_of
 from meshfit.cluster.discover.document import discovery_document
@@ -51,8 +51,17 @@ def shown_cluster(arguments: Sequence[str], accelerator: str | None) -> Shown:
             f"{arguments[0]!r} and {arguments[1]!r}: several arguments must be files that tools wrote "
             f"(nvidia-smi topo -m, NCCL's XML, Slurm's topology.conf ...)"
         )
+    if accelerator is not None:
+        refuse_accelerator(accelerator, repr(arguments[0]))
     topology = read_topology(arguments[0], Path())
     return Shown(document=topology_document(topology), topology=topology, found=None)
+
+
+def refuse_accelerator(accelerator: str, named_by: str) -> NoReturn:
+    """Raises InputError: ``named_by`` is a description, which names its accelerator itself."""
+    raise InputError(
+        f"--accelerator {accelerator} is for what tools printed; {named_by} names its accelerator itself"
+    )
 
 
 def _is_tool_output(argument: str) -> bool:
@@ -81,6 +90,11 @@ def _here(accelerator: str | None) -> Shown:
         document = discovery_document(found) | {"here": True}
         topology = None if found.problems else topology_of(found)
         return Shown(document=document, topology=topology, found=found)
+    if accelerator is not None:
+        raise InputError(
+            f"--accelerator {accelerator}: no GPU was found on this machine that could be one; leave it "
+            f"out, or name the files that a tool wrote"
+        )
     topology = read_topology("here", Path())
     node = discovery_document(found)
     document = topology_document(topology) | {
