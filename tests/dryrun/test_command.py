@@ -3,12 +3,16 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from meshfit.breakdown import MEMORY_CATEGORIES
+from meshfit.cli.main import app
 from meshfit.errors import InputError
+from meshfit.funnel import dry_run
 from meshfit.funnel.dry_run import dry_run_document
 from meshfit.job.read import read_job
 from meshfit.report.dry_run import dry_run_view
@@ -64,6 +68,7 @@ def test_the_command_prints_memory_collectives_flops_and_operators(job_path: Pat
     memory = document["memory"]
     assert memory["allocated"] == sum(memory[name] for name in MEMORY_CATEGORIES) > 0
     assert memory["reserved"] == memory["allocators"]["default"]["reserved"]
+    assert memory["out_of_memory"] is False
     for use in memory["allocators"].values():
         assert use["reserved"] >= use["allocated"] >= memory["allocated"]
     assert document["coordinates"] == {"pp": 1, "dp_replicate": 0, "dp_shard": 3, "cp": 0, "tp": 1}
@@ -74,3 +79,24 @@ def test_the_command_prints_memory_collectives_flops_and_operators(job_path: Pat
     assert document["flops"]["total"] == document["flops"]["model"] > 0
     assert document["operators"] and document["left_out"]
     assert dry_run_view(document) is not None
+
+
+@pytest.mark.parametrize(("out_of_memory", "exit_code"), [(True, 1), (False, 0), (None, 0)])
+def test_the_command_ends_as_a_layout_that_does_not_fit_where_memory_runs_out(
+    job_path: Path, monkeypatch: pytest.MonkeyPatch, out_of_memory: bool | None, exit_code: int
+) -> None:
+    memory = {} if out_of_memory is None else {"out_of_memory": out_of_memory}
+    monkeypatch.setattr(dry_run, "dry_run_document", lambda *_, **__: {"memory": memory})
+    done = CliRunner().invoke(app, ["dryrun", str(job_path), "--json"])
+    assert done.exit_code == exit_code
+
+
+@pytest.mark.dist
+def test_a_step_that_half_of_its_memory_cannot_hold_runs_out(job_path: Path) -> None:
+    job = read_job(job_path)
+    needed = dry_run_document(job, job.layout)["memory"]["allocated"]
+    small = replace(job.topology.accelerator, memory_bytes=needed // 2)
+    halved = replace(job, topology=replace(job.topology, accelerator=small))
+    memory = dry_run_document(halved, job.layout)["memory"]
+    assert memory["out_of_memory"]
+    assert memory["reserved"] <= needed // 2

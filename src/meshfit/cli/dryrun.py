@@ -9,6 +9,8 @@ from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.job.read import read_job
 
+DOES_NOT_FIT = 1
+
 
 def dryrun(
     job: JobPath,
@@ -35,3 +37,5 @@ def dryrun(
         print_json(document)
     else:
         stdout.print(dry_run_view(document))
+    if document["memory"].get("out_of_memory"):
+        raise typer.Exit(DOES_NOT_FIT)

@@ -17,8 +17,8 @@ def document_of(request: DryRunRequest, step: Step) -> dict[str, Any]:
     """``memory``, ``collectives`` (in order, and summed up), ``flops``, ``operators``, ``run``.
 
     ``memory`` has the keys of every memory breakdown, at the peak, and ``peak_at``; on CUDA also
-    ``allocators``, the replay with fixed and with expandable segments, of which ``reserved`` is the
-    one that the job asks for. ``run`` says how many layers of a stage and micro-batches were run; all
+    ``allocators``, the replay with fixed and with expandable segments, of which ``reserved`` and
+    ``out_of_memory`` are those that the job asks for. ``run`` says how many layers of a stage and micro-batches were run; all
     of them where ``why_whole`` says why.
     """
     trace = step.trace
@@ -63,6 +63,7 @@ def _memory(request: DryRunRequest, trace: Trace) -> dict[str, Any]:
         }
         chosen = uses[request.training.runtime.allocator]
         memory = replace(memory, reserved=chosen.reserved_bytes)
+        document["out_of_memory"] = chosen.out_of_memory
         document["allocators"] = {name: _allocator(use) for name, use in uses.items()}
     return memory.as_json() | {"peak_at": _place(moment)} | document
 

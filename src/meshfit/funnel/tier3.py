@@ -48,6 +48,7 @@ def _row(plan: Plan, index: int) -> DryRunRow:
         predicted=_shown(plan.estimates.prediction(index).memory.as_json()),
         memory=None,
         peak_at=None,
+        out_of_memory=None,
         seconds=None,
         refused=None,
     )
@@ -58,6 +59,7 @@ def _row(plan: Plan, index: int) -> DryRunRow:
         return row
     row["memory"] = _shown(found["memory"])
     row["peak_at"] = found["memory"]["peak_at"]
+    row["out_of_memory"] = found["memory"].get("out_of_memory")
     row["seconds"] = found["seconds"]
     return row
 

@@ -96,6 +96,9 @@ class DryRunRow(TypedDict):
     memory: dict[str, int | None] | None
     """The same, as the program takes them; None where it was not run."""
     peak_at: dict[str, Any] | None
+    out_of_memory: bool | None
+    """Whether CUDA's allocator ran out of memory, ``reserved`` being what it held until then; None on
+    CPU, and where it was not run."""
     seconds: float | None
     refused: str | None
     """Why it was not run."""

@@ -43,7 +43,7 @@ def dry_run_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             format_bytes(memory["allocated"]),
             format_bytes(predicted["allocated"]),
             f"{predicted['allocated'] / memory['allocated'] - 1:+.1%}",
-            words.size(memory["reserved"]),
+            "out of memory" if row["out_of_memory"] else words.size(memory["reserved"]),
             words.size(predicted["reserved"]),
             _most_apart(memory, predicted),
         )
