@@ -7,14 +7,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from meshfit.cluster.lab import UP_FILE
 from meshfit.lab.commands import PREFIX
 from meshfit.lab.machine import NAMESPACE_FILES, PROGRAMS, lab_down
-
-MARK = "MESHFIT_TEST_MARK"
+from tests.processes import marked_processes
 
 
 def namespaces_of_labs() -> list[str]:
@@ -61,23 +59,5 @@ def no_lab_yet() -> Iterator[None]:
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Marks the test's processes and makes sure that none is left when it ends."""
-    value = uuid.uuid4().hex
-    monkeypatch.setenv(MARK, value)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    yield value
-    left = living(value)
-    for process in left:
-        process.kill()
-    assert left == [], "processes are left"
-
-
-def living(mark: str) -> list[psutil.Process]:
-    """Every living process that the test with this mark started, at whatever remove."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == mark and process.status() != "zombie":
-                found.append(process)
-        except psutil.Error:
-            continue
-    return [process for process in found if process.pid != os.getpid()]
+    with marked_processes(monkeypatch, Path(__file__).parent) as mark:
+        yield mark

@@ -18,9 +18,10 @@ from meshfit.lab.machine import lab_for
 from meshfit.launch.supervise import LaunchOutcome, launch
 from meshfit.mesh.spec import LayoutSpec
 from tests.funnel.small_job import write_job
-from tests.lab.conftest import living, traces
+from tests.lab.conftest import traces
 from tests.lab.lab_worker import TRANSFERRED_BYTES
 from tests.launch.test_supervise import make_request
+from tests.processes import living
 
 pytestmark = [pytest.mark.dist, pytest.mark.usefixtures("no_lab_yet", "marked")]
 

@@ -1,11 +1,13 @@
 import sys
 
-from meshfit.launch.agent import torchrun_command
+from meshfit.launch.agent import HostLaunch, torchrun_command
 
 
 def test_torchrun_takes_a_free_port_restarts_nothing_and_redirects_every_rank() -> None:
     command = torchrun_command(
-        num_ranks=4, endpoint="localhost:0", log_dir="logs", module="m", arguments=["a", "b"]
+        HostLaunch(
+            num_ranks=4, endpoint="localhost:0", log_dir="logs", module="m", arguments=["a", "b"]
+        )
     )
     assert command[:3] == [sys.executable, "-m", "torch.distributed.run"]
     assert command[-4:] == ["-m", "m", "a", "b"]
@@ -21,14 +23,15 @@ def test_torchrun_takes_a_free_port_restarts_nothing_and_redirects_every_rank() 
 def test_of_several_hosts_the_first_holds_the_rendezvous_that_all_name_alike() -> None:
     def command(*, is_first_host: bool) -> list[str]:
         return torchrun_command(
-            num_ranks=2,
-            endpoint="node1:29400",
-            log_dir="logs",
-            module="m",
-            arguments=[],
-            num_hosts=3,
-            is_first_host=is_first_host,
-            launch="name",
+            HostLaunch(
+                num_ranks=2,
+                endpoint="node1:29400",
+                log_dir="logs",
+                module="m",
+                num_hosts=3,
+                is_first_host=is_first_host,
+                launch="name",
+            )
         )
 
     first, other = command(is_first_host=True), command(is_first_host=False)

@@ -9,11 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import psutil
 import pytest
 
 from meshfit.errors import InputError
@@ -24,10 +22,10 @@ from meshfit.record.files import read_request, read_result, write_request
 from meshfit.record.heartbeat import Heartbeat, read_heartbeats
 from meshfit.record.schema import RunRequest
 from meshfit.workload.training import PRECISIONS, TrainingSpec
+from tests.processes import living, marked_processes
 
 pytestmark = [pytest.mark.dist, pytest.mark.usefixtures("mark")]
 
-MARK = "MESHFIT_TEST_MARK"
 NUM_RANKS = 2
 
 PARENT = """
@@ -61,29 +59,11 @@ def make_request(candidate: str = "plain", **changes: object) -> RunRequest:
     return RunRequest(**(values | changes))
 
 
-def marked(mark: str) -> list[psutil.Process]:
-    """Every living process that was started, at whatever remove, by the test with this mark."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == mark and process.status() != "zombie":
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Marks the test's processes, and makes sure that none is left when it ends."""
-    value = uuid.uuid4().hex
-    monkeypatch.setenv(MARK, value)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    yield value
-    left = marked(value)
-    for process in left:
-        process.kill()
-    assert left == [], "the launch left processes behind"
+    with marked_processes(monkeypatch, Path(__file__).parent) as mark:
+        yield mark
 
 
 def run(
@@ -206,7 +186,7 @@ def test_ctrl_c_ends_the_launch_and_its_children_and_marks_the_folder(
             module="standin_worker",
         )
     assert json.loads((folder / "outcome.json").read_text())["outcome"] == "interrupted"
-    assert marked(mark) == []
+    assert living(mark) == []
     with pytest.raises(InputError):
         read_result(folder / "result.json")
 
@@ -222,15 +202,15 @@ def test_killing_the_supervisor_ends_every_rank_and_a_resume_ends_the_rest(
     command = [sys.executable, "-c", PARENT, str(tmp_path / "request.json"), str(folder)]
     with subprocess.Popen(command) as parent:
         wait_for(lambda: steps(folder) == [2, 2], at_most_s=60)
-        children = [p for p in marked(mark) if "time.sleep(600)" in " ".join(p.cmdline())]
+        children = [p for p in living(mark) if "time.sleep(600)" in " ".join(p.cmdline())]
         assert len(children) == NUM_RANKS
         parent.send_signal(signal.SIGKILL)
-    wait_for(lambda: set(marked(mark)) == set(children), at_most_s=10)
+    wait_for(lambda: set(living(mark)) == set(children), at_most_s=10)
 
     (ended,) = end_orphans(tmp_path / "sweep")
     assert ended.folder == folder
     assert set(ended.pids) == {child.pid for child in children}
-    assert marked(mark) == []
+    assert living(mark) == []
 
 
 def steps(folder: Path) -> list[int]:

@@ -1,7 +1,7 @@
 """``8x8 H100-SXM``: a cluster in three words, its links taken from the catalogue."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshfit.cluster.catalog import (
     accelerator_entry,
@@ -168,17 +168,17 @@ def _network(parts: _Parts, size: int) -> Level:
             f"cluster {parts.text!r}: the catalogue knows no network of {parts.entry.name} nodes; "
             f"write cluster.yaml with its levels"
         )
-    return Level(
-        name="network",
-        size=size,
-        kind="switch",
-        bandwidth_bytes_per_s=node.nic_bytes_per_s,
-        latency_s=LATENCY_S["network"],
+    return replace(
+        network_level(size, node.nic_bytes_per_s, source="spec"),
         oversubscription=node.oversubscription or 1.0,
         rails=node.rails,
         transport=node.transport,
-        source="spec",
     )
+
+
+def network_level(size: int, bytes_per_s: float, *, source: Source = "typed") -> Level:
+    """``size`` nodes on one switch, at so much per accelerator and direction."""
+    return _level("network", size, "switch", bytes_per_s, "network", source=source)
 
 
 def _level(

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from meshfit.lifeline import end_with_parent
 from meshfit.record.variables import AGENT_PID_VARIABLE
@@ -20,57 +21,55 @@ ALONE = "none"
 """torchrun's own name for a launch that nobody else joins."""
 
 
-def agent_command(
-    *,
-    parent_pid: int,
-    num_ranks: int,
-    endpoint: str,
-    log_dir: str,
-    module: str,
-    arguments: list[str],
-    num_hosts: int = 1,
-    is_first_host: bool = True,
-    launch: str = ALONE,
-) -> list[str]:
-    """The command line that starts this module on one host of the launch named ``launch``."""
-    options = [f"--parent={parent_pid}", f"--ranks={num_ranks}"]
-    options += [f"--endpoint={endpoint}", f"--log-dir={log_dir}"]
-    if num_hosts > 1:
-        options += [f"--hosts={num_hosts}", f"--launch={launch}"]
-        options += ["--first-host"] if is_first_host else []
-    return [sys.executable, "-m", "meshfit.launch.agent", *options, module, *arguments]
+@dataclass(frozen=True, kw_only=True)
+class HostLaunch:
+    """What one host runs of a launch: ``num_ranks`` ranks of ``python -m MODULE ARGUMENTS``.
 
-
-def torchrun_command(
-    *,
-    num_ranks: int,
-    endpoint: str,
-    log_dir: str,
-    module: str,
-    arguments: list[str],
-    num_hosts: int = 1,
-    is_first_host: bool = True,
-    launch: str = ALONE,
-) -> list[str]:
-    """torchrun for ``num_ranks`` ranks of ``module`` on this host, each with its own log files.
-
-    Of several hosts the first one holds the rendezvous, and ``launch`` names it.
+    Attributes:
+        endpoint: ``HOST:PORT`` where all ranks meet, port 0 for a free one.
+        is_first_host: of ``num_hosts``, the one that holds the rendezvous.
+        launch: name that all hosts give the rendezvous.
     """
+
+    num_ranks: int
+    endpoint: str
+    log_dir: str
+    module: str
+    arguments: Sequence[str] = ()
+    num_hosts: int = 1
+    is_first_host: bool = True
+    launch: str = ALONE
+
+
+def agent_command(asked: HostLaunch, *, parent_pid: int) -> list[str]:
+    """The command line that starts this module on one host, for the supervisor ``parent_pid``."""
+    options = [f"--parent={parent_pid}", f"--ranks={asked.num_ranks}"]
+    options += [f"--endpoint={asked.endpoint}", f"--log-dir={asked.log_dir}"]
+    if asked.num_hosts > 1:
+        options += [f"--hosts={asked.num_hosts}", f"--launch={asked.launch}"]
+        options += ["--first-host"] if asked.is_first_host else []
+    command = [sys.executable, "-m", "meshfit.launch.agent", *options]
+    return [*command, asked.module, *asked.arguments]
+
+
+def torchrun_command(asked: HostLaunch) -> list[str]:
+    """torchrun for the ranks of one host, each with its own log files."""
     settings = f"timeout={_RENDEZVOUS_PATIENCE_S},read_timeout={_RENDEZVOUS_PATIENCE_S}"
-    if num_hosts > 1:
-        settings += f",is_host={int(is_first_host)}"
+    if asked.num_hosts > 1:
+        settings += f",is_host={int(asked.is_first_host)}"
     options = [
-        f"--nnodes={num_hosts}",
-        f"--nproc-per-node={num_ranks}",
+        f"--nnodes={asked.num_hosts}",
+        f"--nproc-per-node={asked.num_ranks}",
         "--rdzv-backend=c10d",
-        f"--rdzv-id={launch}",
-        f"--rdzv-endpoint={endpoint}",
+        f"--rdzv-id={asked.launch}",
+        f"--rdzv-endpoint={asked.endpoint}",
         f"--rdzv-conf={settings}",
         "--max-restarts=0",
-        f"--log-dir={log_dir}",
+        f"--log-dir={asked.log_dir}",
         "--redirects=3",
     ]
-    return [sys.executable, "-m", "torch.distributed.run", *options, "-m", module, *arguments]
+    command = [sys.executable, "-m", "torch.distributed.run", *options]
+    return [*command, "-m", asked.module, *asked.arguments]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -90,14 +89,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     end_with_parent(options.parent)
     os.environ[AGENT_PID_VARIABLE] = str(os.getpid())
     command = torchrun_command(
-        num_ranks=options.ranks,
-        endpoint=options.endpoint,
-        log_dir=options.log_dir,
-        module=options.module,
-        arguments=options.arguments,
-        num_hosts=options.hosts,
-        is_first_host=options.first_host,
-        launch=options.launch,
+        HostLaunch(
+            num_ranks=options.ranks,
+            endpoint=options.endpoint,
+            log_dir=options.log_dir,
+            module=options.module,
+            arguments=options.arguments,
+            num_hosts=options.hosts,
+            is_first_host=options.first_host,
+            launch=options.launch,
+        )
     )
     os.execv(command[0], command)
 

@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from meshfit.launch.agent import agent_command
+from meshfit.launch.agent import HostLaunch, agent_command
 from meshfit.launch.folder import LaunchFolder
 from meshfit.launch.hosts import Seat
 
@@ -104,23 +104,18 @@ def _command(
     port: int | None,
 ) -> list[str]:
     first = seats[0]
-    several = len(seats) > 1
-    return [
-        *seat.host.prefix,
-        *agent_command(
-            parent_pid=os.getpid(),
-            num_ranks=seat.num_ranks,
-            num_hosts=len(seats),
-            is_first_host=seat is first,
-            launch=name,
-            endpoint=f"{first.host.name}:{port or HOSTS_PORT}"
-            if several
-            else f"localhost:{port or 0}",
-            log_dir=str(files.host_logs(seat.first_rank)),
-            module=module,
-            arguments=[str(files.request), str(files.root)],
-        ),
-    ]
+    meets_others = f"{first.host.name}:{port or HOSTS_PORT}"
+    asked = HostLaunch(
+        num_ranks=seat.num_ranks,
+        num_hosts=len(seats),
+        is_first_host=seat is first,
+        launch=name,
+        endpoint=meets_others if len(seats) > 1 else f"localhost:{port or 0}",
+        log_dir=str(files.host_logs(seat.first_rank)),
+        module=module,
+        arguments=(str(files.request), str(files.root)),
+    )
+    return [*seat.host.prefix, *agent_command(asked, parent_pid=os.getpid())]
 
 
 def _start(

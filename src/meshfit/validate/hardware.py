@@ -7,7 +7,7 @@ from functools import cache
 
 from meshfit.cluster.catalog import accelerators, default_node_type, is_known, node_types
 from meshfit.cluster.entries import AcceleratorEntry, NodeType, normal_spelling
-from meshfit.cluster.shorthand import LATENCY_S, read_shorthand
+from meshfit.cluster.shorthand import network_level, read_shorthand
 from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
 from meshfit.errors import InputError
 from meshfit.validate.rows import NotModelledError, TruthRow
@@ -111,14 +111,7 @@ def _network_bytes_per_s(row: TruthRow, per_node: int) -> float | None:
 
 
 def _joined(inside: Topology, nodes: int, rate: float) -> Topology:
-    network = Level(
-        name="network",
-        size=nodes,
-        kind="switch",
-        bandwidth_bytes_per_s=rate,
-        latency_s=LATENCY_S["network"],
-    )
-    return replace(inside, levels=(*inside.levels, network))
+    return replace(inside, levels=(*inside.levels, network_level(nodes, rate)))
 
 
 def _with_link_rate(row: TruthRow, levels: tuple[Level, ...]) -> tuple[Level, ...]:

@@ -4,8 +4,8 @@ from functools import cache
 
 from meshfit.cluster.catalog import accelerator, default_node_type, is_known, node_type, node_types
 from meshfit.cluster.catalog import accelerators as catalogue
-from meshfit.cluster.shorthand import LATENCY_S, read_shorthand
-from meshfit.cluster.topology import Level, Topology
+from meshfit.cluster.shorthand import network_level, read_shorthand
+from meshfit.cluster.topology import Topology
 from meshfit.validate.rows import NotModelledError
 
 _NAMES: dict[str, str] = {
@@ -53,13 +53,7 @@ def topology_of(system: str, nodes: int, ranks_per_node: int) -> Topology:
     rate = _NETWORKS.get(system)
     if rate is None:
         return read_shorthand(f"{nodes}x{_whole_node(name, ranks_per_node)} {name}")
-    network = Level(
-        name="network",
-        size=nodes,
-        kind="switch",
-        bandwidth_bytes_per_s=rate,
-        latency_s=LATENCY_S["network"],
-    )
+    network = network_level(nodes, rate)
     if ranks_per_node > 1:
         inside = read_shorthand(f"1x{ranks_per_node} {name}")
         return Topology(
