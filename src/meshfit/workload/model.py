@@ -5,7 +5,7 @@ A family module (``workload/families/NAME.py``) turns a Hugging Face ``config.js
 made of are in ``workload/blocks``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -102,6 +102,12 @@ class LayerSpec:
     def moe(self) -> MoeSpec | None:
         """The layer's mixture of experts, None where it has none."""
         return self.find(MoeSpec)
+
+
+def equal_as_one(layers: Iterable[LayerSpec]) -> tuple[LayerSpec, ...]:
+    """The layers in order, equal ones as one object, which makes it cheap to count them by kind."""
+    first: dict[LayerSpec, LayerSpec] = {}
+    return tuple(first.setdefault(layer, layer) for layer in layers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ def names(block):
 
 class TestAttention:
     def test_a_gate_doubles_the_queries_and_nothing_else(self):
-        gated = replace(ATTENTION, output_gate=True)
+        gated = replace(ATTENTION, output_gate="with_queries")
         assert elements(gated) - elements(ATTENTION) == 64 * 8 * 16
         assert gated.token_mixing_flops(10) == ATTENTION.token_mixing_flops(10)
 

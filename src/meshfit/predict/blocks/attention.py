@@ -13,6 +13,7 @@ def attention_memory(block: AttentionSpec, basis: LayerBasis) -> BlockMemory:
     query, value = heads * block.head_dim, heads * block.value_dim
     key = block.num_key_value_heads * block.head_dim
     values = block.num_key_value_heads * block.value_dim
+    gated_queries = block.output_gate == "with_queries"
     of = Heads(
         queries=heads,
         keys=block.num_key_value_heads,
@@ -26,11 +27,11 @@ def attention_memory(block: AttentionSpec, basis: LayerBasis) -> BlockMemory:
             linear_input("attention.input", basis.hidden_size, basis.qkv_matmuls, basis),
             *core,
             *(_query_key_norms(block, basis) if block.qk_norm else ()),
-            *(_gate(value, element) if block.output_gate else ()),
+            *(_gate(value, element) if gated_queries else ()),
             *_selection(block, basis),
         ),
         matmul_outputs=(
-            _output("attention.q_projected", element * query * (2 if block.output_gate else 1)),
+            _output("attention.q_projected", element * query * (2 if gated_queries else 1)),
             _output("attention.k_projected", element * key),
             _output("attention.v", element * values),
             SavedTensor(name="attention.projected", bytes_per_token=element * basis.hidden_size, split="sequence"),

@@ -7,6 +7,10 @@ from meshfit.workload.blocks.block import Block, Cache
 from meshfit.workload.blocks.tensor import Tensor, linear, norm, vector
 from meshfit.workload.blocks.visibility import keys_seen, keys_seen_in_chunks
 
+OutputGate = Literal["with_queries", "head", "element"]
+"""A gate on the output, one an element, from a second half of the q projection (Qwen3-Next); or from
+a projection of its own, one a head (Laguna) or one an element (AFMoE)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BlockSelectionSpec:
@@ -51,10 +55,7 @@ class AttentionSpec(Block):
     """A query sees its own chunk of so many tokens only (Llama 4)."""
     value_head_dim: int | None = None
     """None: as ``head_dim``."""
-    output_gate: bool = False
-    """A gate on the output, from a second half of the q projection (Qwen3-Next)."""
-    gate_projection: Literal["head", "element"] | None = None
-    """A gate on the output from a projection of its own: one a head (Laguna), or one an element."""
+    output_gate: OutputGate | None = None
     sinks: bool = False
     """One learned sink a head (gpt-oss)."""
     values_from_keys: bool = False
@@ -74,7 +75,7 @@ class AttentionSpec(Block):
         the output's bias and the norms over q and k stay whole on every rank.
         """
         bias, heads = self.qkv_bias, self.num_attention_heads
-        queries = heads * self.head_dim * (2 if self.output_gate else 1)
+        queries = heads * self.head_dim * (2 if self.output_gate == "with_queries" else 1)
         return (
             *linear("q_proj", hidden_size, queries, bias=bias, split="column"),
             *self._key_value_tensors(hidden_size),
@@ -101,9 +102,9 @@ class AttentionSpec(Block):
         return keys + values
 
     def _gate_tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
-        if self.gate_projection is None:
+        if self.output_gate is None or self.output_gate == "with_queries":
             return ()
-        per_head = self.value_dim if self.gate_projection == "element" else 1
+        per_head = self.value_dim if self.output_gate == "element" else 1
         gates = self.num_attention_heads * per_head
         return linear("gate_proj", hidden_size, gates, split="column")
 

@@ -113,7 +113,7 @@ _TABLES = (
     hunyuan.MOE, hunyuan.V3, INTERNLM3, IQUEST_CODER, JAIS2, KOLIBRI, MELLUM, minimax.M2,
     MINISTRAL, MINISTRAL3, MIXTRAL, NANOCHAT, OLMO, OLMO2, OLMO3, OLMOE, PERSIMMON, PHI, PHI3,
     PHI_MOE, QWEN2_MOE, qwen2_vision.OMNI_TEXT, qwen2_vision.TEXT_2, qwen2_vision.TEXT_2_5,
-    QWEN3_MOE, SEED_OSS, SMOLLM3, STARCODER2,
+    QWEN3_MOE, SEED_OSS, SMOLLM3, STARCODER2, t5.MT5, t5.T5, t5.UMT5,
 )  # fmt: skip
 """Families that are data and nothing more."""
 
@@ -161,7 +161,6 @@ FAMILIES: Mapping[str, Reader] = {
     "mistral": mistral.read,
     "mistral3": mistral3.read,
     "mpt": mpt.read,
-    "mt5": t5.read_mt5,
     "nemotron": nemotron.read,
     "nemotron_h": nemotron_h.read,
     "olmo_hybrid": olmo_hybrid.read,
@@ -181,8 +180,6 @@ FAMILIES: Mapping[str, Reader] = {
     "qwen3_vl_text": qwen_vision.read_text,
     "recurrent_gemma": recurrent_gemma.read,
     "stablelm": stablelm.read,
-    "t5": t5.read,
-    "umt5": t5.read_umt5,
 }
 """``model_type`` -> reader of its configs."""
 

@@ -29,7 +29,7 @@ AFMOE = DecoderFamily(
     qkv_bias=Flag(key="attention_bias"),
     output_bias=Flag(key="attention_bias"),
     qk_norm=True,
-    gate_projection="element",
+    output_gate="element",
     norms=(*LLAMA_NORMS, "pre_mlp_layernorm", "post_mlp_layernorm"),
     windows=alternating_windows(1024, 4, pattern_key="global_attn_every_n_layers"),
     feed_forwards=feed_forwards(

@@ -22,7 +22,7 @@ ARIA_TEXT = DecoderFamily(
             chosen=("moe_topk", 2),
             width=("intermediate_size", 4096),
             shared_count=("moe_num_shared_experts", 2),
-            shared_bias="mlp_bias",
+            shared_bias=Flag(key="mlp_bias"),
         ),
         every_layer,
     ),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from meshfit.workload.blocks.block import Block
 from meshfit.workload.blocks.linear import KimiDeltaSpec
+from meshfit.workload.families import kimi_linear
 from meshfit.workload.families.decoder import DecoderSizes, decoder_sizes
 from meshfit.workload.families.deepseek import LatentSizes, latent_attention
 from meshfit.workload.families.experts import Experts, after_first, feed_forwards
@@ -13,23 +14,20 @@ from meshfit.workload.families.keys import (
     MAX_HEADS,
     MAX_LAYERS,
     Config,
-    layer_kinds,
-    probability,
     whole_number,
     with_own_names,
 )
+from meshfit.workload.families.linear_kinds import (
+    FULL,
+    LINEAR,
+    attention_kinds,
+    every_nth_full,
+)
 from meshfit.workload.families.mamba import MAX_KERNEL
 from meshfit.workload.families.mtp import with_mtp
-from meshfit.workload.model import LayerSpec, MlpSpec, ModelSpec
+from meshfit.workload.model import MlpSpec, ModelSpec
 
-_SYNONYMS = {
-    "model_max_length": "max_position_embeddings",
-    "num_experts": "num_local_experts",
-    "num_experts_per_token": "num_experts_per_tok",
-    "num_shared_experts": "n_shared_experts",
-    "num_mtp_layers": "num_nextn_predict_layers",
-}
-_KINDS = {"full_attention": "full", "linear_attention": "linear"}
+_SYNONYMS = {**kimi_linear.SYNONYMS, "num_mtp_layers": "num_nextn_predict_layers"}
 _DEFAULTS = DecoderSizes(
     vocab_size=157184,
     hidden_size=2560,
@@ -56,34 +54,25 @@ def read(name: str, config: Config) -> ModelSpec:
     """
     own = with_own_names(config, _SYNONYMS)
     sizes = decoder_sizes(own, _DEFAULTS)
-    count = sizes.num_hidden_layers
     mlp = MlpSpec(intermediate_size=sizes.intermediate_size, gated=True)
     blocks = feed_forwards(_EXPERTS, after_first(2))(own, sizes, mlp)
     group = whole_number(own, "layer_group_size", 6, maximum=MAX_LAYERS)
-    usual = ["full" if (i + 1) % group == 0 else "linear" for i in range(count)]
+    kinds = attention_kinds(own, every_nth_full(sizes.num_hidden_layers, group))
     latent = latent_attention(own, sizes, LatentSizes(q_lora_rank=None))
     mixers: Mapping[str, Block] = {
-        "full": replace(latent, head_gate=True),
-        "linear": _delta(own, sizes.num_attention_heads),
+        FULL: replace(latent, head_gate=True),
+        LINEAR: _delta(own, sizes.num_attention_heads),
     }
-    pairs = list(zip(layer_kinds(own, count, _KINDS, usual), blocks, strict=True))
-    layer_with = {
-        pair: LayerSpec(blocks=(("self_attn", mixers[pair[0]]), ("mlp", pair[1])))
-        for pair in set(pairs)
-    }
-    model = ModelSpec(
-        name=name,
-        model_type="bailing_hybrid",
-        hidden_size=sizes.hidden_size,
-        vocab_size=sizes.vocab_size,
-        layers=tuple(layer_with[pair] for pair in pairs),
-        norm="rms_norm",
-        tie_word_embeddings=False,
-        max_position_embeddings=sizes.max_position_embeddings,
-        dropout=probability(own, "attention_dropout", 0.0),
-        config=config,
+    model = kimi_linear.delta_model(
+        name,
+        "bailing_hybrid",
+        own,
+        sizes,
+        mixers=[mixers[kind] for kind in kinds],
+        feed_forwards=blocks,
     )
-    return with_mtp(model, own, "num_nextn_predict_layers", default=1)
+    model = with_mtp(model, own, "num_nextn_predict_layers", default=1)
+    return replace(model, config=config)
 
 
 def _delta(config: Config, heads: int) -> KimiDeltaSpec:

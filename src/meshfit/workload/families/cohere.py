@@ -10,11 +10,10 @@ from meshfit.workload.families.keys import (
     MAX_LAYERS,
     MAX_TOKENS,
     Config,
-    layer_kinds,
     optional_whole_number,
     whole_number,
 )
-from meshfit.workload.families.sliding import FULL, KINDS, SLIDING, alternating_windows
+from meshfit.workload.families.sliding import FULL, SLIDING, alternating_windows, windows_by_kind
 from meshfit.workload.model import ModelSpec
 
 _SIZES = DecoderSizes(
@@ -64,8 +63,7 @@ def _moe_windows(config: Config, num_hidden_layers: int) -> Sequence[int | None]
     prefix = [(i + 1) % prefix_every == 0 for i in range(min(dense, num_hidden_layers))]
     rest = [(i + 1) % every == 0 for i in range(num_hidden_layers - len(prefix))]
     usual = [FULL if sees_all else SLIDING for sees_all in prefix + rest]
-    kinds = layer_kinds(config, num_hidden_layers, KINDS, usual)
-    return tuple(window if kind == SLIDING else None for kind in kinds)
+    return windows_by_kind(config, usual, window)
 
 
 COHERE2_MOE = replace(

@@ -70,14 +70,7 @@ def grouped_query_attention(
     head_dim = head_dim or divided_head_dim(sizes.hidden_size, heads)
     if head_dim % 2:
         raise InputError(f"head_dim is {head_dim}; rotary positions need an even one")
-    if heads % num_key_value_heads:
-        raise InputError(
-            f"num_attention_heads {heads} is no multiple of num_key_value_heads"
-            f" {num_key_value_heads}; every key/value head serves equally many query heads"
-        )
-    if heads * head_dim > MAX_WIDTH:
-        raise InputError(f"num_attention_heads {heads} x head_dim {head_dim} exceeds {MAX_WIDTH}")
-    return AttentionSpec(
+    attention = AttentionSpec(
         num_attention_heads=heads,
         num_key_value_heads=num_key_value_heads,
         head_dim=head_dim,
@@ -85,6 +78,24 @@ def grouped_query_attention(
         output_bias=output_bias,
         qk_norm=qk_norm,
     )
+    check_heads(attention)
+    return attention
+
+
+def check_heads(attention: AttentionSpec, key: str = "num_attention_heads") -> None:
+    """``key`` is where the config states the number of query heads.
+
+    Raises:
+        InputError: they cannot be shared out to the key/value heads, or are too wide together.
+    """
+    heads, kv_heads = attention.num_attention_heads, attention.num_key_value_heads
+    if heads % kv_heads:
+        raise InputError(
+            f"{key} {heads} is no multiple of num_key_value_heads {kv_heads};"
+            " every key/value head serves equally many query heads"
+        )
+    if heads * attention.head_dim > MAX_WIDTH:
+        raise InputError(f"{key} {heads} x head_dim {attention.head_dim} exceeds {MAX_WIDTH}")
 
 
 def divided_head_dim(hidden_size: int, num_attention_heads: int) -> int:

@@ -207,7 +207,7 @@ DEEPSEEK_V2 = LatentFamily(
         max_position_embeddings=2048,
     ),
     latent=LatentSizes(),
-    experts=replace(_experts(64, 0, 1407, 2), shared_bias="mlp_bias"),
+    experts=replace(_experts(64, 0, 1407, 2), shared_bias=Flag(key="mlp_bias")),
     mlp_bias=Flag(key="mlp_bias"),
     synonyms=_EXPERT_NAMES,
 )

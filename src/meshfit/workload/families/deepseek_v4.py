@@ -8,6 +8,7 @@ from meshfit.workload.blocks.latent import IndexerSpec
 from meshfit.workload.blocks.tensor import Tensor, linear, vector
 from meshfit.workload.families.decoder import DecoderSizes, decoder_sizes
 from meshfit.workload.families.experts import Experts
+from meshfit.workload.families.family import Flag
 from meshfit.workload.families.keys import (
     MAX_HEADS,
     MAX_LAYERS,
@@ -38,7 +39,7 @@ EXPERTS = Experts(
     chosen=("num_experts_per_tok", 6),
     width=("moe_intermediate_size", 2048),
     shared_width=("moe_intermediate_size", 2048),
-    shared_bias="mlp_bias",
+    shared_bias=Flag(key="mlp_bias"),
 )
 
 _SYNONYMS = {

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from meshfit.errors import InputError
 from meshfit.workload.blocks.block import Block
 from meshfit.workload.families.decoder import DecoderSizes
-from meshfit.workload.families.family import FeedForwards
+from meshfit.workload.families.family import FeedForwards, Setting, setting
 from meshfit.workload.families.keys import (
     MAX_LAYERS,
     Config,
-    flag,
     index_list,
     layer_kinds,
     shown,
@@ -36,7 +35,7 @@ class Experts:
         shared_width: key and default of the inner size of all shared experts together.
         shared_count: key and default of the number of shared experts, each as wide as a routed one.
         balance_bias: whether a bias that balances the load is a parameter.
-        shared_bias: key of whether the shared experts have biases; None: as the routed ones.
+        shared_bias: whether the shared experts have biases; None: as the routed ones.
     """
 
     total: tuple[str, int]
@@ -49,7 +48,7 @@ class Experts:
     bias: bool = False
     router_bias: bool = False
     balance_bias: bool = False
-    shared_bias: str | None = None
+    shared_bias: Setting | None = None
 
     def read(self, config: Config) -> MoeSpec:
         """The mixture of experts of ``config``.
@@ -83,7 +82,7 @@ class Experts:
     def _shared(self, width: int, config: Config) -> MlpSpec | None:
         if width == 0:
             return None
-        bias = self.bias if self.shared_bias is None else flag(config, self.shared_bias, False)
+        bias = self.bias if self.shared_bias is None else setting(config, self.shared_bias)
         return replace(self._mlp(width), bias=bias)
 
     def _mlp(self, width: int) -> MlpSpec:

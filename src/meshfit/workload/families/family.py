@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meshfit.errors import InputError
+from meshfit.workload.blocks.attention import OutputGate
 from meshfit.workload.blocks.block import Block
 from meshfit.workload.blocks.tensor import Tensor
 from meshfit.workload.families.decoder import (
@@ -95,8 +96,7 @@ class DecoderFamily:
     qk_norm_over: Literal["head", "all_heads"] = "head"
     qk_norm_vectors: int = 1
     sinks: bool = False
-    output_gate: bool = False
-    gate_projection: Literal["head", "element"] | None = None
+    output_gate: OutputGate | None = None
     norm: Literal["rms_norm", "layer_norm"] = "rms_norm"
     norm_vectors: int | None = None
     norms: tuple[str, ...] = LLAMA_NORMS
@@ -174,7 +174,6 @@ class DecoderFamily:
             qk_norm_vectors=self.qk_norm_vectors,
             sinks=self.sinks,
             output_gate=self.output_gate,
-            gate_projection=self.gate_projection,
         )
 
     def _layer(

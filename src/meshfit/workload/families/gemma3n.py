@@ -12,8 +12,8 @@ from meshfit.workload.families.keys import (
     MAX_HEADS,
     MAX_LAYERS,
     MAX_VOCABULARY,
-    MAX_WIDTH,
     Config,
+    are_sizes,
     flag,
     probability,
     shown,
@@ -120,8 +120,7 @@ def _widths(config: Config) -> Sequence[int]:
     value = config.get("intermediate_size", DEFAULTS.intermediate_size)
     if not isinstance(value, list):
         return [whole_number(config, "intermediate_size", DEFAULTS.intermediate_size)] * layers
-    whole = all(isinstance(width, int) and not isinstance(width, bool) for width in value)
-    if len(value) != layers or not whole or not all(0 < width <= MAX_WIDTH for width in value):
+    if not are_sizes(value, layers):
         raise InputError(
             f"intermediate_size is {shown(value)}; expected one whole number, or one for each of"
             f" {layers} hidden layers"

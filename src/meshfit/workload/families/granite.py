@@ -6,13 +6,8 @@ from dataclasses import replace
 from meshfit.workload.families.decoder import DecoderSizes
 from meshfit.workload.families.experts import Experts, every_layer, feed_forwards
 from meshfit.workload.families.family import DecoderFamily, Flag
-from meshfit.workload.families.keys import (
-    MAX_TOKENS,
-    Config,
-    layer_kinds,
-    optional_whole_number,
-)
-from meshfit.workload.families.sliding import FULL, KINDS, SLIDING
+from meshfit.workload.families.keys import MAX_TOKENS, Config, optional_whole_number
+from meshfit.workload.families.sliding import FULL, SLIDING, windows_by_kind
 
 _SIZES = DecoderSizes(
     vocab_size=32000,
@@ -66,8 +61,7 @@ def _windows(config: Config, num_hidden_layers: int) -> tuple[int | None, ...]:
     """All but every fourth layer from the first, unless ``layer_types`` says otherwise."""
     window = optional_whole_number(config, "sliding_window", 128, maximum=MAX_TOKENS)
     usual = [SLIDING if i % 4 else FULL for i in range(num_hidden_layers)]
-    kinds = layer_kinds(config, num_hidden_layers, KINDS, usual)
-    return tuple(window if kind == SLIDING else None for kind in kinds)
+    return windows_by_kind(config, usual, window)
 
 
 GRANITE_SWA = replace(

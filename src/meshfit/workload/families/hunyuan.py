@@ -56,7 +56,7 @@ V3 = DecoderFamily(
             chosen=("num_experts_per_tok", 8),
             width=("moe_intermediate_size", 1536),
             shared_count=("num_shared_experts", 1),
-            shared_bias="mlp_bias",
+            shared_bias=Flag(key="mlp_bias"),
         ),
         after_first(1),
     ),

@@ -7,7 +7,7 @@ must be what that class accepts; anything else is an ``InputError`` with key, va
 import math
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from meshfit.errors import InputError
 
@@ -102,6 +102,15 @@ def layer_kinds(
     if len(kinds) != num_hidden_layers:
         raise InputError(f"{key} has {len(kinds)} entries for {num_hidden_layers} hidden layers")
     return tuple(allowed[kind] for kind in kinds)
+
+
+def are_sizes(value: object, length: int, maximum: int = MAX_WIDTH) -> TypeGuard[list[int]]:
+    """Whether ``value`` is a list of ``length`` whole numbers from 1 to ``maximum``."""
+    return (
+        isinstance(value, list)
+        and len(value) == length
+        and all(type(size) is int and 0 < size <= maximum for size in value)
+    )
 
 
 def index_list(config: Config, key: str, limit: int) -> frozenset[int]:

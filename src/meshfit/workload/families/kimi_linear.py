@@ -1,6 +1,7 @@
 """Kimi Linear: three layers of Kimi delta attention to one of latent attention, and experts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from meshfit.errors import InputError
 from meshfit.workload.blocks.block import Block
@@ -11,23 +12,22 @@ from meshfit.workload.families.experts import Experts, after_first, feed_forward
 from meshfit.workload.families.keys import (
     MAX_HEADS,
     Config,
-    layer_kinds,
     mapping,
     probability,
     shown,
     whole_number,
     with_own_names,
 )
+from meshfit.workload.families.linear_kinds import FULL, LINEAR, attention_kinds
 from meshfit.workload.families.mamba import MAX_KERNEL
-from meshfit.workload.model import LayerSpec, MlpSpec, ModelSpec
+from meshfit.workload.model import LayerSpec, MlpSpec, ModelSpec, equal_as_one
 
-_SYNONYMS = {
+SYNONYMS = {
     "model_max_length": "max_position_embeddings",
     "num_experts_per_token": "num_experts_per_tok",
     "num_shared_experts": "n_shared_experts",
     "num_experts": "num_local_experts",
 }
-_KINDS = {"full_attention": "full", "linear_attention": "linear"}
 _DEFAULTS = DecoderSizes(
     vocab_size=163840,
     hidden_size=2304,
@@ -52,30 +52,53 @@ def read(name: str, config: Config) -> ModelSpec:
     Raises:
         InputError: a key cannot be right, or the lists of layers do not cover them all.
     """
-    own = with_own_names(config, _SYNONYMS)
+    own = with_own_names(config, SYNONYMS)
     sizes = decoder_sizes(own, _DEFAULTS)
     mlp = MlpSpec(intermediate_size=sizes.intermediate_size, gated=True)
     blocks = feed_forwards(_EXPERTS, after_first(1))(own, sizes, mlp)
     mixers: Mapping[str, Block] = {
-        "full": latent_attention(own, sizes, LatentSizes(q_lora_rank=None)),
-        "linear": _delta(own),
+        FULL: latent_attention(own, sizes, LatentSizes(q_lora_rank=None)),
+        LINEAR: _delta(own),
     }
     kinds = _layer_kinds(own, sizes.num_hidden_layers)
-    pairs = list(zip(kinds, blocks, strict=True))
-    layer_with = {
-        pair: LayerSpec(blocks=(("self_attn", mixers[pair[0]]), ("mlp", pair[1])))
-        for pair in set(pairs)
-    }
+    model = delta_model(
+        name,
+        "kimi_linear",
+        own,
+        sizes,
+        mixers=[mixers[kind] for kind in kinds],
+        feed_forwards=blocks,
+    )
+    return replace(model, config=config)
+
+
+def delta_model(
+    name: str,
+    model_type: str,
+    config: Config,
+    sizes: DecoderSizes,
+    *,
+    mixers: Sequence[Block],
+    feed_forwards: Sequence[Block],
+) -> ModelSpec:
+    """A decoder with these mixers and feed-forwards, one of each a layer; its head is its own.
+
+    Raises:
+        InputError: ``attention_dropout`` cannot be right.
+    """
     return ModelSpec(
         name=name,
-        model_type="kimi_linear",
+        model_type=model_type,
         hidden_size=sizes.hidden_size,
         vocab_size=sizes.vocab_size,
-        layers=tuple(layer_with[pair] for pair in pairs),
+        layers=equal_as_one(
+            LayerSpec(blocks=(("self_attn", mixer), ("mlp", feed_forward)))
+            for mixer, feed_forward in zip(mixers, feed_forwards, strict=True)
+        ),
         norm="rms_norm",
         tie_word_embeddings=False,
         max_position_embeddings=sizes.max_position_embeddings,
-        dropout=probability(own, "attention_dropout", 0.0),
+        dropout=probability(config, "attention_dropout", 0.0),
         config=config,
     )
 
@@ -100,7 +123,7 @@ def _layer_kinds(config: Config, num_hidden_layers: int) -> Sequence[str]:
     every fourth is full."""
     inner = mapping(config, "linear_attn_config")
     full, linear = inner.get("full_attn_layers"), inner.get("kda_layers")
-    usual = ["full" if i and i % 4 == 0 else "linear" for i in range(num_hidden_layers)]
+    usual = [FULL if i and i % 4 == 0 else LINEAR for i in range(num_hidden_layers)]
     if full is not None and linear is not None:
         numbers = range(1, num_hidden_layers + 1)
         listed = isinstance(full, list) and isinstance(linear, list)
@@ -109,5 +132,5 @@ def _layer_kinds(config: Config, num_hidden_layers: int) -> Sequence[str]:
                 f"full_attn_layers is {shown(full)} and kda_layers {shown(linear)}; together they"
                 f" must name each of the layers 1 to {num_hidden_layers} once"
             )
-        usual = ["full" if number in full else "linear" for number in numbers]
-    return layer_kinds(config, num_hidden_layers, _KINDS, usual)
+        usual = [FULL if number in full else LINEAR for number in numbers]
+    return attention_kinds(config, usual)

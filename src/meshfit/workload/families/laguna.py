@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from meshfit.errors import InputError
-from meshfit.workload.families.decoder import DecoderSizes
+from meshfit.workload.blocks.attention import OutputGate
+from meshfit.workload.families.decoder import DecoderSizes, check_heads
 from meshfit.workload.families.experts import Experts, after_first, feed_forwards
 from meshfit.workload.families.family import DecoderFamily, Flag
-from meshfit.workload.families.keys import MAX_HEADS, MAX_WIDTH, Config, shown
+from meshfit.workload.families.keys import MAX_HEADS, Config, are_sizes, shown
 from meshfit.workload.families.sliding import alternating_windows
-from meshfit.workload.model import AttentionSpec, LayerSpec, ModelSpec
+from meshfit.workload.model import LayerSpec, ModelSpec, equal_as_one
 
 LAGUNA = DecoderFamily(
     model_type="laguna",
@@ -48,17 +48,16 @@ def read(name: str, config: Config) -> ModelSpec:
     Raises:
         InputError: a key cannot be right, or a layer's heads are no multiple of key/value heads.
     """
-    family = replace(LAGUNA, gate_projection=_gate(config))
+    family = replace(LAGUNA, output_gate=_gate(config))
     model = family.read(name, config)
     layers = [
         _with_heads(layer, heads)
         for layer, heads in zip(model.layers, _heads(config, model), strict=True)
     ]
-    same = {layer: layer for layer in layers}
-    return replace(model, layers=tuple(same[layer] for layer in layers))
+    return replace(model, layers=equal_as_one(layers))
 
 
-def _gate(config: Config) -> Literal["head", "element"]:
+def _gate(config: Config) -> OutputGate:
     """``gating``: one gate a head (true, ``per-head``), or one an element of the output."""
     value = config.get("gating", True)
     if not isinstance(value, bool) and value not in ("per-head", "per-element"):
@@ -73,14 +72,7 @@ def _heads(config: Config, model: ModelSpec) -> Sequence[int]:
     stated = config.get("num_attention_heads_per_layer")
     if stated is None:
         return [model.attention.num_attention_heads] * count
-    if (
-        not isinstance(stated, list)
-        or len(stated) != count
-        or not all(
-            isinstance(heads, int) and not isinstance(heads, bool) and 0 < heads <= MAX_HEADS
-            for heads in stated
-        )
-    ):
+    if not are_sizes(stated, count, MAX_HEADS):
         raise InputError(
             f"num_attention_heads_per_layer is {shown(stated)}; expected a number of heads for each"
             f" of {count} hidden layers"
@@ -89,20 +81,6 @@ def _heads(config: Config, model: ModelSpec) -> Sequence[int]:
 
 
 def _with_heads(layer: LayerSpec, heads: int) -> LayerSpec:
-    attention = layer.attention
-    _check_heads(attention, heads)
-    narrowed = replace(attention, num_attention_heads=heads)
-    return replace(layer, blocks=(("self_attn", narrowed), *layer.blocks[1:]))
-
-
-def _check_heads(attention: AttentionSpec, heads: int) -> None:
-    if heads % attention.num_key_value_heads:
-        raise InputError(
-            f"num_attention_heads_per_layer has {heads}, no multiple of num_key_value_heads"
-            f" {attention.num_key_value_heads}"
-        )
-    if heads * attention.head_dim > MAX_WIDTH:
-        raise InputError(
-            f"num_attention_heads_per_layer {heads} x head_dim {attention.head_dim} exceeds"
-            f" {MAX_WIDTH}"
-        )
+    attention = replace(layer.attention, num_attention_heads=heads)
+    check_heads(attention, "num_attention_heads_per_layer")
+    return replace(layer, blocks=(("self_attn", attention), *layer.blocks[1:]))

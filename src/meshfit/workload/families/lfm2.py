@@ -20,7 +20,7 @@ from meshfit.workload.families.keys import (
     with_own_names,
 )
 from meshfit.workload.families.mamba import MAX_KERNEL
-from meshfit.workload.model import LayerSpec, MlpSpec, ModelSpec, Names
+from meshfit.workload.model import LayerSpec, MlpSpec, ModelSpec, Names, equal_as_one
 
 _KINDS = {"full_attention": "attention", "conv": "conv"}
 _SYNONYMS = {"tie_embedding": "tie_word_embeddings", "block_ff_dim": "intermediate_size"}
@@ -118,13 +118,12 @@ def _model(
         )
         for kind, block in zip(kinds, feed_forwards, strict=True)
     ]
-    same: dict[LayerSpec, LayerSpec] = {layer: layer for layer in layers}
     return ModelSpec(
         name=name,
         model_type=model_type,
         hidden_size=sizes.hidden_size,
         vocab_size=sizes.vocab_size,
-        layers=tuple(same[layer] for layer in layers),
+        layers=equal_as_one(layers),
         norm="rms_norm",
         tie_word_embeddings=flag(own, "tie_word_embeddings", True),
         max_position_embeddings=sizes.max_position_embeddings,

@@ -19,7 +19,7 @@ from meshfit.workload.families.keys import (
     whole_number,
 )
 from meshfit.workload.families.nested import with_uncounted_towers
-from meshfit.workload.model import LayerSpec, ModelSpec
+from meshfit.workload.model import LayerSpec, ModelSpec, equal_as_one
 
 _KINDS = {"full_attention": "full", "chunked_attention": "chunked"}
 
@@ -73,8 +73,7 @@ def read_text(name: str, config: Config) -> ModelSpec:
         _layer(layer, dense, chunk if is_chunked else None)
         for layer, is_chunked in zip(model.layers, chunked, strict=True)
     ]
-    same = {layer: layer for layer in layers}
-    return replace(model, layers=tuple(same[layer] for layer in layers))
+    return replace(model, layers=equal_as_one(layers))
 
 
 def read(name: str, config: Config) -> ModelSpec:

@@ -11,12 +11,11 @@ from meshfit.workload.families.family import DecoderFamily, Flag
 from meshfit.workload.families.keys import (
     MAX_TOKENS,
     Config,
-    layer_kinds,
     optional_whole_number,
     whole_number,
 )
 from meshfit.workload.families.mtp import with_mtp
-from meshfit.workload.families.sliding import FULL, KINDS, SLIDING
+from meshfit.workload.families.sliding import FULL, SLIDING, windows_by_kind
 from meshfit.workload.model import LayerSpec, ModelSpec
 
 
@@ -36,8 +35,7 @@ def _windows(config: Config, num_hidden_layers: int) -> Sequence[int | None]:
     before = optional_whole_number(config, "sliding_window_size", maximum=MAX_TOKENS - 1)
     window = window if before is None else before + 1
     usual = [FULL if i == 0 or (i + 1) % 6 == 0 else SLIDING for i in range(num_hidden_layers)]
-    kinds = layer_kinds(config, num_hidden_layers, KINDS, usual)
-    return tuple(window if kind == SLIDING else None for kind in kinds)
+    return windows_by_kind(config, usual, window)
 
 
 V2_FLASH = DecoderFamily(

@@ -20,12 +20,12 @@ from meshfit.workload.families.keys import (
     shown,
     whole_number,
 )
+from meshfit.workload.families.linear_kinds import FULL, LINEAR, attention_kinds
 from meshfit.workload.families.sliding import one_window
-from meshfit.workload.model import LayerSpec, ModelSpec
+from meshfit.workload.model import LayerSpec, ModelSpec, equal_as_one
 
 _NAMES = {"num_experts": "num_local_experts"}
 _MLP_KINDS = {"dense": "dense", "sparse": "sparse"}
-_LINEAR_KINDS = {"full_attention": "full", "linear_attention": "linear"}
 _ATTENTION_KINDS = {"full_attention": "full", "minimax_m3_sparse": "sparse"}
 
 TEXT_01 = DecoderFamily(
@@ -65,10 +65,9 @@ def read_01(name: str, config: Config) -> ModelSpec:
         num_heads=softmax.num_attention_heads, head_dim=softmax.head_dim
     )
     linear = replace(layer, blocks=(("self_attn", lightning), layer.blocks[1]))
-    count = model.num_hidden_layers
-    usual = ["linear" if i % 2 else "full" for i in range(count)]
-    kinds = layer_kinds(config, count, _LINEAR_KINDS, usual)
-    return replace(model, layers=tuple(layer if k == "full" else linear for k in kinds))
+    usual = [LINEAR if i % 2 else FULL for i in range(model.num_hidden_layers)]
+    kinds = attention_kinds(config, usual)
+    return replace(model, layers=tuple(layer if kind == FULL else linear for kind in kinds))
 
 
 M2 = DecoderFamily(
@@ -171,12 +170,11 @@ def read_m3(name: str, config: Config) -> ModelSpec:
         _m3_layer(layer, dense, selection if is_sparse else None)
         for layer, is_sparse in zip(model.layers, sparse, strict=True)
     ]
-    same = {layer: layer for layer in layers}
     depth = whole_number(
         config, "num_nextn_predict_layers", 0, minimum=0, maximum=MAX_LAYERS
     ) or whole_number(config, "num_mtp_modules", 0, minimum=0, maximum=MAX_LAYERS)
     unknown = "transformers has no code of M3's heads for multi-token prediction" if depth else ""
-    return replace(model, layers=tuple(same[layer] for layer in layers), mtp_unknown=unknown)
+    return replace(model, layers=equal_as_one(layers), mtp_unknown=unknown)
 
 
 def _m3_layer(layer: LayerSpec, dense: int, selection: BlockSelectionSpec | None) -> LayerSpec:

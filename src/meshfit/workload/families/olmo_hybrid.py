@@ -8,9 +8,15 @@ from meshfit.workload.families.decoder import DecoderSizes
 from meshfit.workload.families.keys import (
     MAX_HEADS,
     Config,
-    layer_kinds,
     optional_whole_number,
     whole_number,
+)
+from meshfit.workload.families.linear_kinds import (
+    FULL,
+    LINEAR,
+    attention_kinds,
+    check_delta_heads,
+    every_nth_full,
 )
 from meshfit.workload.families.mamba import MAX_KERNEL
 from meshfit.workload.families.olmo import OLMO2
@@ -28,7 +34,6 @@ ATTENTION = replace(
         max_position_embeddings=65536,
     ),
 )
-_KINDS = {"full_attention": "full", "linear_attention": "linear"}
 
 
 def read(name: str, config: Config) -> ModelSpec:
@@ -39,18 +44,18 @@ def read(name: str, config: Config) -> ModelSpec:
     """
     model = ATTENTION.read(name, config)
     count = model.num_hidden_layers
-    usual = ["full" if i % 4 == 3 else "linear" for i in range(count)]
-    if "full" not in usual:
-        usual[-1] = "full"
-    kinds = layer_kinds(config, count, _KINDS, usual)
-    if set(kinds) != {"full", "linear"}:
+    usual = every_nth_full(count, 4)
+    if FULL not in usual:
+        usual[-1] = FULL
+    kinds = attention_kinds(config, usual)
+    if set(kinds) != {FULL, LINEAR}:
         raise InputError(
             f"all {count} layers have {kinds[0]} attention; olmo_hybrid needs layers of both kinds"
         )
     full = model.layers[0]
     blocks = (("linear_attn", _delta_net(config, model)), full.blocks[1])
     linear = replace(full, blocks=blocks, norms=LLAMA_NORMS)
-    return replace(model, layers=tuple(full if kind == "full" else linear for kind in kinds))
+    return replace(model, layers=tuple(full if kind == FULL else linear for kind in kinds))
 
 
 def _delta_net(config: Config, model: ModelSpec) -> GatedDeltaNetSpec:
@@ -61,11 +66,7 @@ def _delta_net(config: Config, model: ModelSpec) -> GatedDeltaNetSpec:
     key_dim = optional_whole_number(config, "linear_key_head_dim") or max(
         3 * model.hidden_size // (4 * keys), 1
     )
-    if values % keys:
-        raise InputError(
-            f"linear_num_value_heads {values} is no multiple of linear_num_key_heads {keys};"
-            " every key head serves equally many value heads"
-        )
+    check_delta_heads(keys, values)
     return GatedDeltaNetSpec(
         num_key_heads=keys,
         num_value_heads=values,

@@ -13,15 +13,19 @@ from meshfit.workload.families.keys import (
     MAX_LAYERS,
     Config,
     element_bytes,
-    layer_kinds,
     mapping,
     whole_number,
 )
+from meshfit.workload.families.linear_kinds import (
+    FULL,
+    LINEAR,
+    attention_kinds,
+    check_delta_heads,
+    every_nth_full,
+)
 from meshfit.workload.families.mtp import with_mtp
 from meshfit.workload.families.qwen_vision import vision_tower
-from meshfit.workload.model import LayerSpec, ModelSpec
-
-_KINDS = {"full_attention": "full", "linear_attention": "linear"}
+from meshfit.workload.model import ModelSpec, equal_as_one
 
 NEXT = DecoderFamily(
     model_type="qwen3_next",
@@ -38,7 +42,7 @@ NEXT = DecoderFamily(
     qkv_bias=Flag(key="attention_bias"),
     output_bias=Flag(key="attention_bias"),
     qk_norm=True,
-    output_gate=True,
+    output_gate="with_queries",
     feed_forwards=feed_forwards(
         Experts(
             total=("num_experts", 512),
@@ -136,31 +140,25 @@ def _text(family: DecoderFamily, name: str, config: Config) -> ModelSpec:
 def _with_linear_layers(model: ModelSpec, config: Config) -> ModelSpec:
     """``model`` with a gated delta net instead of attention in its linear layers."""
     kinds = _kinds(config, model.num_hidden_layers)
-    linear = _delta_net(config) if "linear" in kinds else None
+    linear = _delta_net(config) if LINEAR in kinds else None
     layers = [
         layer
-        if linear is None or kind == "full"
+        if linear is None or kind == FULL
         else replace(layer, blocks=(("linear_attn", linear), layer.blocks[1]))
         for layer, kind in zip(model.layers, kinds, strict=True)
     ]
-    same: dict[LayerSpec, LayerSpec] = {layer: layer for layer in layers}
-    return replace(model, layers=tuple(same[layer] for layer in layers))
+    return replace(model, layers=equal_as_one(layers))
 
 
 def _kinds(config: Config, num_hidden_layers: int) -> Sequence[str]:
     every = whole_number(config, "full_attention_interval", 4, maximum=MAX_LAYERS)
-    usual = ["full" if (i + 1) % every == 0 else "linear" for i in range(num_hidden_layers)]
-    return layer_kinds(config, num_hidden_layers, _KINDS, usual)
+    return attention_kinds(config, every_nth_full(num_hidden_layers, every))
 
 
 def _delta_net(config: Config) -> GatedDeltaNetSpec:
     keys = whole_number(config, "linear_num_key_heads", 16, maximum=MAX_HEADS)
     values = whole_number(config, "linear_num_value_heads", 32, maximum=MAX_HEADS)
-    if values % keys:
-        raise InputError(
-            f"linear_num_value_heads {values} is no multiple of linear_num_key_heads {keys};"
-            " every key head serves equally many value heads"
-        )
+    check_delta_heads(keys, values)
     return GatedDeltaNetSpec(
         num_key_heads=keys,
         num_value_heads=values,

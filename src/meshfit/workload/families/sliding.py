@@ -43,12 +43,23 @@ def windows_of_layers(config: Config, num_hidden_layers: int) -> tuple[int | Non
 def _named_windows(
     config: Config, num_hidden_layers: int, window: int | None
 ) -> tuple[int | None, ...]:
-    kinds = layer_kinds(config, num_hidden_layers, KINDS, ())
-    if SLIDING in kinds and window is None:
+    if window is None and SLIDING in layer_kinds(config, num_hidden_layers, KINDS, ()):
         raise InputError(
             f"layer_types asks for {SLIDING!r}, but there is no window; it takes"
             " use_sliding_window true and a sliding_window"
         )
+    return windows_by_kind(config, (FULL,) * num_hidden_layers, window)
+
+
+def windows_by_kind(
+    config: Config, usual: Sequence[str], window: int | None
+) -> tuple[int | None, ...]:
+    """``window`` tokens in the sliding layers that ``layer_types`` names, else in those of ``usual``.
+
+    Raises:
+        InputError: ``layer_types`` cannot be right.
+    """
+    kinds = layer_kinds(config, len(usual), KINDS, usual)
     return tuple(window if kind == SLIDING else None for kind in kinds)
 
 
@@ -77,8 +88,7 @@ def alternating_windows(
         if pattern_key is not None:
             every = whole_number(config, pattern_key, pattern, maximum=MAX_LAYERS)
         usual = [FULL if (i + 1) % every == 0 else SLIDING for i in range(num_hidden_layers)]
-        kinds = layer_kinds(config, num_hidden_layers, KINDS, usual)
-        return tuple(window if kind == SLIDING else None for kind in kinds)
+        return windows_by_kind(config, usual, window)
 
     return windows
 
@@ -90,7 +100,6 @@ def late_windows(default: int | None, first: int) -> Windows:
         window = optional_whole_number(config, "sliding_window", default, maximum=MAX_TOKENS)
         start = whole_number(config, "max_window_layers", first, minimum=0, maximum=MAX_LAYERS)
         usual = [SLIDING if i >= start else FULL for i in range(num_hidden_layers)]
-        kinds = layer_kinds(config, num_hidden_layers, KINDS, usual)
-        return tuple(window if kind == SLIDING else None for kind in kinds)
+        return windows_by_kind(config, usual, window)
 
     return windows

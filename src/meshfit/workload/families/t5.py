@@ -40,6 +40,70 @@ class T5Family:
     feed_forward_proj: str = "relu"
     every_layer_biased: bool = False
 
+    def read(self, name: str, config: Config) -> ModelSpec:
+        """The model, with the defaults of its config class in transformers.
+
+        The head is tied to the embedding whatever ``tie_word_embeddings`` says, as transformers does.
+        Positions are relative and know no end; ``max_position_embeddings`` is the ``n_positions`` a
+        config states, or the 512 tokens of the paper (arXiv 1910.10683, section 3.1.2).
+
+        Raises:
+            InputError: a key cannot be right.
+        """
+        own = with_own_names(config, _SYNONYMS)
+        hidden_size = whole_number(own, "d_model", 512)
+        encoder_layers = whole_number(own, "num_layers", self.num_layers, maximum=MAX_LAYERS)
+        decoder_layers = (
+            optional_whole_number(own, "num_decoder_layers", maximum=MAX_LAYERS) or encoder_layers
+        )
+        heads = whole_number(own, "num_heads", self.num_heads, maximum=MAX_HEADS)
+        head_dim = whole_number(own, "d_kv", 64)
+        attention = AttentionSpec(
+            num_attention_heads=heads, num_key_value_heads=heads, head_dim=head_dim
+        )
+        cross = CrossAttentionSpec(num_attention_heads=heads, head_dim=head_dim)
+        mlp = MlpSpec(
+            intermediate_size=whole_number(own, "d_ff", self.d_ff),
+            gated=_is_gated(own, self.feed_forward_proj),
+            bias=False,
+        )
+        encoder = LayerSpec(
+            blocks=(("SelfAttention", attention), ("DenseReluDense", mlp)),
+            norms=("layer.0.layer_norm", "layer.1.layer_norm"),
+        )
+        decoder = LayerSpec(
+            blocks=(
+                ("SelfAttention", attention),
+                ("EncDecAttention", cross),
+                ("DenseReluDense", mlp),
+            ),
+            norms=("layer.0.layer_norm", "layer.1.layer_norm", "layer.2.layer_norm"),
+        )
+        tables = {"encoder": 1, "decoder": 1}
+        if self.every_layer_biased:
+            tables = {"encoder": encoder_layers, "decoder": decoder_layers}
+        return ModelSpec(
+            name=name,
+            model_type=self.model_type,
+            hidden_size=hidden_size,
+            vocab_size=whole_number(own, "vocab_size", self.vocab_size, maximum=MAX_VOCABULARY),
+            layers=(decoder,) * decoder_layers,
+            encoder=(encoder,) * encoder_layers,
+            norm="rms_norm",
+            final_norms=2,
+            tie_word_embeddings=True,
+            max_position_embeddings=whole_number(own, "n_positions", 512),
+            extra=_relative_biases(own, heads, tables),
+            dropout=probability(own, "dropout_rate", 0.1),
+            names=Names(
+                layers="decoder.block",
+                encoder="encoder.block",
+                embedding="shared",
+                final_norm="final_layer_norm",
+            ),
+            config=config,
+        )
+
 
 T5 = T5Family(model_type="t5")
 MT5 = T5Family(
@@ -51,86 +115,6 @@ MT5 = T5Family(
     feed_forward_proj="gated-gelu",
 )
 UMT5 = replace(MT5, model_type="umt5", every_layer_biased=True)
-
-
-def read(name: str, config: Config) -> ModelSpec:
-    """T5, as ``read_family``. Raises ``InputError`` as there."""
-    return read_family(T5, name, config)
-
-
-def read_mt5(name: str, config: Config) -> ModelSpec:
-    """mT5, as ``read_family``. Raises ``InputError`` as there."""
-    return read_family(MT5, name, config)
-
-
-def read_umt5(name: str, config: Config) -> ModelSpec:
-    """UMT5, as ``read_family``. Raises ``InputError`` as there."""
-    return read_family(UMT5, name, config)
-
-
-def read_family(family: T5Family, name: str, config: Config) -> ModelSpec:
-    """The model, with the defaults of its config class in transformers.
-
-    The head is tied to the embedding whatever ``tie_word_embeddings`` says, as transformers does.
-    Positions are relative and know no end; ``max_position_embeddings`` is the ``n_positions`` a
-    config states, or the 512 tokens of the paper (arXiv 1910.10683, section 3.1.2).
-
-    Raises:
-        InputError: a key cannot be right.
-    """
-    own = with_own_names(config, _SYNONYMS)
-    hidden_size = whole_number(own, "d_model", 512)
-    encoder_layers = whole_number(own, "num_layers", family.num_layers, maximum=MAX_LAYERS)
-    decoder_layers = (
-        optional_whole_number(own, "num_decoder_layers", maximum=MAX_LAYERS) or encoder_layers
-    )
-    heads = whole_number(own, "num_heads", family.num_heads, maximum=MAX_HEADS)
-    head_dim = whole_number(own, "d_kv", 64)
-    attention = AttentionSpec(
-        num_attention_heads=heads, num_key_value_heads=heads, head_dim=head_dim
-    )
-    cross = CrossAttentionSpec(num_attention_heads=heads, head_dim=head_dim)
-    mlp = MlpSpec(
-        intermediate_size=whole_number(own, "d_ff", family.d_ff),
-        gated=_is_gated(own, family.feed_forward_proj),
-        bias=False,
-    )
-    encoder = LayerSpec(
-        blocks=(("SelfAttention", attention), ("DenseReluDense", mlp)),
-        norms=("layer.0.layer_norm", "layer.1.layer_norm"),
-    )
-    decoder = LayerSpec(
-        blocks=(
-            ("SelfAttention", attention),
-            ("EncDecAttention", cross),
-            ("DenseReluDense", mlp),
-        ),
-        norms=("layer.0.layer_norm", "layer.1.layer_norm", "layer.2.layer_norm"),
-    )
-    tables = {"encoder": 1, "decoder": 1}
-    if family.every_layer_biased:
-        tables = {"encoder": encoder_layers, "decoder": decoder_layers}
-    return ModelSpec(
-        name=name,
-        model_type=family.model_type,
-        hidden_size=hidden_size,
-        vocab_size=whole_number(own, "vocab_size", family.vocab_size, maximum=MAX_VOCABULARY),
-        layers=(decoder,) * decoder_layers,
-        encoder=(encoder,) * encoder_layers,
-        norm="rms_norm",
-        final_norms=2,
-        tie_word_embeddings=True,
-        max_position_embeddings=whole_number(own, "n_positions", 512),
-        extra=_relative_biases(own, heads, tables),
-        dropout=probability(own, "dropout_rate", 0.1),
-        names=Names(
-            layers="decoder.block",
-            encoder="encoder.block",
-            embedding="shared",
-            final_norm="final_layer_norm",
-        ),
-        config=config,
-    )
 
 
 def _is_gated(config: Config, default: str) -> bool:

@@ -14,6 +14,7 @@ from meshfit.workload.families.clip import clip_tower, minimax_tower
 from meshfit.workload.families.keys import (
     MAX_LAYERS,
     Config,
+    are_sizes,
     flag,
     mapping,
     shown,
@@ -102,13 +103,10 @@ def _kimi(config: Config, hidden_size: int) -> TowerSpec:
 def _merged_patches(vision: Config) -> int:
     """Patches that the merger joins: the product of ``merge_kernel_size``."""
     kernel = vision.get("merge_kernel_size", [2, 2])
-    whole = isinstance(kernel, list) and all(
-        type(side) is int and 0 < side <= 64 for side in kernel
-    )
-    if not whole or len(kernel) != 2:
+    if not are_sizes(kernel, 2, 64):
         raise InputError(f"merge_kernel_size is {shown(kernel)}; expected two sizes from 1 to 64")
     height, width = kernel
-    return int(height * width)
+    return height * width
 
 
 @dataclass(frozen=True, kw_only=True)
