@@ -9,9 +9,9 @@ from meshfit.predict.activations import (
     head_tensors,
     layer_tensors,
     loss_bytes,
-    total,
 )
 from meshfit.predict.layer_basis import autocast, cast, layer_basis
+from meshfit.predict.saved import total
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
 from tests.predict.builders import BF16, FP32, llama, training
 

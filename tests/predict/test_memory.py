@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from meshfit.engines.native.profile import NATIVE
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.activations import autocast
 from meshfit.predict.held import rank_held
+from meshfit.predict.layer_basis import autocast
 from meshfit.predict.memory import rank_memory
 from meshfit.predict.moments import MOMENTS
 from meshfit.workload.counts import total_parameters

@@ -17,28 +17,10 @@ from functools import lru_cache
 from meshfit.predict.adapters import kept_beside_adapters
 from meshfit.predict.blocks import BlockMemory, block_memory
 from meshfit.predict.blocks.parts import linear_input, norm_tensors
-from meshfit.predict.layer_basis import FP32_BYTES, LayerBasis, Numerics, autocast, cast
+from meshfit.predict.layer_basis import FP32_BYTES, LayerBasis
 from meshfit.predict.saved import BytesPerToken, SavedTensor, total
 from meshfit.workload.model import LayerSpec
 from meshfit.workload.training import LossKind, PrecisionSpec
-
-__all__ = [
-    "FP32_BYTES",
-    "BytesPerToken",
-    "LayerBytes",
-    "LossBytes",
-    "Numerics",
-    "SavedTensor",
-    "autocast",
-    "cast",
-    "checkpoint_tensors",
-    "head_tensors",
-    "layer_bytes",
-    "layer_tensors",
-    "loss_bytes",
-    "operation_tensors",
-    "total",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,37 +153,26 @@ class LossBytes:
     Attributes:
         kept: from forward to backward of a micro-batch: the fp32 log-probabilities.
         forward, backward: what comes on top while the loss, or its gradient, is computed.
-        gradient: of the gradient that goes back into the head, and is left then.
     """
 
     kept: float
     forward: float
     backward: float
-    gradient: float
 
 
-def loss_bytes(
-    precision: PrecisionSpec, kind: LossKind = "plain", *, divided: bool = False
-) -> LossBytes:
+def loss_bytes(precision: PrecisionSpec, kind: LossKind = "plain") -> LossBytes:
     """The loss over logits in the compute type.
 
     ``plain``, PyTorch's ``cross_entropy`` on logits upcast to fp32: forward makes the fp32 copy
     (none in fp32); backward holds the gradients of the log-probabilities and of the fp32 logits.
-    Over divided logits (``loss_parallel``, ``torch/distributed/tensor/parallel/loss.py``) both make
-    one fp32 tensor more. ``fused``: one kernel each way, which keeps the logits and a few figures a
-    token, and whose gradient is in the compute type. ``chunked``: no logits of the whole
-    micro-batch exist; the gradient of the hidden states is made chunk by chunk.
+    ``fused``: one kernel each way, which keeps the logits and a few figures a token, and whose
+    gradient is in the compute type. ``chunked``: no logits of the whole micro-batch exist; the
+    gradient of the hidden states is made chunk by chunk.
     """
     element = precision.compute_bytes
     if kind == "chunked":
-        return LossBytes(kept=0.0, forward=0.0, backward=0.0, gradient=0.0)
+        return LossBytes(kept=0.0, forward=0.0, backward=0.0)
     if kind == "fused":
-        return LossBytes(kept=element, forward=0.0, backward=element, gradient=element)
+        return LossBytes(kept=element, forward=0.0, backward=element)
     upcast = 0 if element == FP32_BYTES else FP32_BYTES
-    more = FP32_BYTES if divided else 0
-    return LossBytes(
-        kept=FP32_BYTES,
-        forward=upcast + more,
-        backward=2 * FP32_BYTES + more,
-        gradient=element,
-    )
+    return LossBytes(kept=FP32_BYTES, forward=upcast, backward=2 * FP32_BYTES)

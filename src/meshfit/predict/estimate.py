@@ -18,7 +18,6 @@ from meshfit.cluster.topology import Topology
 from meshfit.mesh.candidates import COLUMNS, SCHEDULES, Candidates
 from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec, even_stages
-from meshfit.predict.activations import autocast, cast
 from meshfit.predict.calibration import Calibration, formula_only
 from meshfit.predict.collectives import CollectiveCosts, MeasuredCurves, contended
 from meshfit.predict.columns import step_columns
@@ -27,6 +26,7 @@ from meshfit.predict.coverage import require_covered
 from meshfit.predict.deepspeed import rank_memory as deepspeed_rank_memory
 from meshfit.predict.exchange.machine import Machine, machine_for
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.layer_basis import autocast, cast
 from meshfit.predict.megatron.memory import rank_memory as megatron_rank_memory
 from meshfit.predict.memory import RankMemory
 from meshfit.predict.memory import rank_memory as pytorch_rank_memory

@@ -7,17 +7,16 @@ from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import RECOMPUTE
 from meshfit.predict.activations import (
-    FP32_BYTES,
-    BytesPerToken,
     LayerBytes,
     checkpoint_tensors,
     head_tensors,
     layer_bytes,
-    total,
 )
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.held import layer_held
+from meshfit.predict.layer_basis import FP32_BYTES
 from meshfit.predict.moments import Moments
+from meshfit.predict.saved import BytesPerToken, total
 from meshfit.predict.schedule import Chunk, InFlight, RankShape
 from meshfit.workload.counts import embedding_parameters
 from meshfit.workload.model import LayerSpec

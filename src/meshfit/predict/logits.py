@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from meshfit.predict.activations import loss_bytes
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.held import ends_held
+from meshfit.predict.layer_basis import FP32_BYTES
 from meshfit.predict.moments import MOMENTS, Moments
 from meshfit.predict.schedule import InFlight, RankShape
 from meshfit.predict.states import in_buckets
@@ -39,7 +40,9 @@ def logit_moments(shape: RankShape, group: LayoutGroup, held: InFlight) -> Momen
     A pipeline holds logits, as a stage's output, until their backward; a plain loop drops them
     once the log-probabilities are there. Gathered over tp they exist twice for a moment, beside the
     shard they came from; where no FSDP2 hook waits for that gather, the result stays until backward
-    (measured; torch 2.13's asynchronous collectives). A soft cap keeps one tensor more.
+    (measured; torch 2.13's asynchronous collectives). Over divided logits (``loss_parallel``,
+    ``torch/distributed/tensor/parallel/loss.py``) both passes of a plain loss make one fp32 tensor
+    more. A soft cap keeps one tensor more.
     """
     columns, nothing = group.columns, np.zeros(len(group))
     if not shape.chunks[-1].has_head:
@@ -49,13 +52,13 @@ def logit_moments(shape: RankShape, group: LayoutGroup, held: InFlight) -> Momen
     entries = logit_entries(group)
     loss = loss_bytes(group.training.precision, kind)
     gathers = group.profile.gathers_logits & (columns.tp > 1)
-    more = np.where((columns.tp > 1) & (not gathers.any()) & (kind == "plain"), 4.0, 0.0)
-    split = np.where(gathers, columns.tp, np.inf)
-    unwaited = np.isfinite(split) & ~columns.through_fsdp
+    divides = (columns.tp > 1) & ~gathers
+    more = np.where(divides & (kind == "plain"), FP32_BYTES, 0)
+    unwaited = gathers & ~columns.through_fsdp
     holds_logits = (unwaited | (group.pipeline.pp > 1) | (kind == "fused")) & (kind != "chunked")
     capped = element if group.model.config.get("final_logit_softcapping") else 0
     held_bytes = np.where(holds_logits, element, 0) + capped
-    gathering = np.where(np.isfinite(split), 1 + 1 / split, 0.0)
+    gathering = np.where(gathers, 1 + 1 / columns.tp, 0.0)
     kept = np.where(kind == "chunked", 0.0, loss.kept + held_bytes)
     making = loss.forward + more + np.where(holds_logits, 0, element)
     waiting = entries * np.maximum(0, held.per_chunk[-1] - 1) * kept

@@ -16,6 +16,7 @@ from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
 from meshfit.predict.schedules.flight import Flight, peak_flight
 from meshfit.predict.schedules.placement import rank_of_stage, stages_of_rank
 from meshfit.predict.schedules.play import play
+from meshfit.predict.schedules.rounds import torch_round
 from meshfit.predict.schedules.waves import waves_of
 from meshfit.workload.model import LayerSpec, ModelSpec
 
@@ -167,35 +168,44 @@ def by_schedule(
 
 
 def in_flight(
-    pipeline: Pipeline, rank: int, micro_batches: IntArray, schedules: IntArray | None = None
+    pipeline: Pipeline,
+    rank: int,
+    micro_batches: IntArray,
+    schedules: IntArray | None = None,
+    round_sizes: IntArray | None = None,
 ) -> InFlight:
     """Micro-batches in flight on ``rank``, for every number of micro-batches.
 
     Args:
         schedules: of every layout, an index into ``SCHEDULES``; None: the pipeline's.
+        round_sizes: micro-batches of a round of interleaved 1F1B; None: torch's (``rounds.Rounds``).
 
     GPipe and looped BFS: all of them. 1F1B: ``min(m, pp - rank)`` (2104.04473, section 2.2).
-    Interleaved: the warm-up of torch.distributed.pipelining (``schedules.py::_get_warmup_ops``),
-    which runs ``(vpp - 1) * round + 2 * (pp - 1 - rank)`` forwards of chunks before its first
+    Interleaved: the warm-up of torch.distributed.pipelining (``schedules.py::_get_warmup_ops``) and
+    of Megatron-Core (``pipeline_parallel/schedules.py::get_pp_rank_microbatches``), which runs ``(vpp - 1) * round + 2 * (pp - 1 - rank)`` forwards of chunks before its first
     backward, and one more before that backward frees any; they go round the chunks, ``round``
     micro-batches each. The others: as their programs have it.
     """
+    if round_sizes is None:
+        round_sizes = torch_round(pipeline.pp, micro_batches)
     if schedules is None or np.ptp(schedules) == 0:
         ((one, _),) = by_schedule(pipeline, schedules, len(micro_batches))
-        return _in_flight(one, rank, micro_batches)
+        return _in_flight(one, rank, micro_batches, round_sizes)
     flying, put_off = (np.zeros((pipeline.vpp, len(micro_batches)), dtype=np.int64) for _ in "fp")
     accumulating = np.zeros(len(micro_batches), dtype=np.bool_)
     for one, rows in by_schedule(pipeline, schedules, len(micro_batches)):
-        held = _in_flight(one, rank, micro_batches[rows])
+        held = _in_flight(one, rank, micro_batches[rows], round_sizes[rows])
         flying[:, rows], put_off[:, rows] = held.per_chunk, held.put_off
         accumulating[rows] = held.accumulating
     return InFlight(per_chunk=tuple(flying), put_off=tuple(put_off), accumulating=accumulating)
 
 
-def _in_flight(pipeline: Pipeline, rank: int, micro_batches: IntArray) -> InFlight:
+def _in_flight(
+    pipeline: Pipeline, rank: int, micro_batches: IntArray, round_sizes: IntArray
+) -> InFlight:
     if pipeline.schedule in SPLIT_SCHEDULES:
         return _of_program(pipeline, rank, micro_batches)
-    per_chunk, accumulating = _in_closed_form(pipeline, rank, micro_batches)
+    per_chunk, accumulating = _in_closed_form(pipeline, rank, micro_batches, round_sizes)
     nothing = np.zeros_like(micro_batches)
     return InFlight(
         per_chunk=per_chunk, put_off=(nothing,) * pipeline.vpp, accumulating=accumulating
@@ -203,19 +213,18 @@ def _in_flight(pipeline: Pipeline, rank: int, micro_batches: IntArray) -> InFlig
 
 
 def _in_closed_form(
-    pipeline: Pipeline, rank: int, micro_batches: IntArray
+    pipeline: Pipeline, rank: int, micro_batches: IntArray, round_sizes: IntArray
 ) -> tuple[tuple[IntArray, ...], NDArray[np.bool_]]:
     if pipeline.schedule in ("gpipe", "looped_bfs"):
         return (micro_batches,) * pipeline.vpp, np.zeros(micro_batches.shape, dtype=np.bool_)
     if pipeline.vpp == 1:
         held = np.minimum(micro_batches, pipeline.pp - rank)
         return (held,), micro_batches > held
-    per_round = micro_batches // np.maximum(1, micro_batches // pipeline.pp)
-    warm_up = (pipeline.vpp - 1) * per_round + 2 * (pipeline.pp - 1 - rank)
+    warm_up = (pipeline.vpp - 1) * round_sizes + 2 * (pipeline.pp - 1 - rank)
     forwards = np.minimum(warm_up + 1, micro_batches * pipeline.vpp)
-    full_rounds, rest = np.divmod(forwards, per_round * pipeline.vpp)
+    full_rounds, rest = np.divmod(forwards, round_sizes * pipeline.vpp)
     per_chunk = tuple(
-        full_rounds * per_round + np.clip(rest - chunk * per_round, 0, per_round)
+        full_rounds * round_sizes + np.clip(rest - chunk * round_sizes, 0, round_sizes)
         for chunk in range(pipeline.vpp)
     )
     return per_chunk, micro_batches * pipeline.vpp > forwards

@@ -9,8 +9,9 @@ import json
 import pytest
 
 from meshfit.engines.native.profile import NATIVE
-from meshfit.predict.activations import head_tensors, layer_tensors, total
+from meshfit.predict.activations import head_tensors, layer_tensors
 from meshfit.predict.layer_basis import autocast, cast, layer_basis
+from meshfit.predict.saved import total
 from meshfit.workload.models import read_model
 from meshfit.workload.training import RuntimeSpec
 from tests.predict.builders import BF16, FP32, training

@@ -7,9 +7,9 @@ from meshfit.cluster.catalog import accelerator
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import make_layout
-from meshfit.predict.activations import cast
 from meshfit.predict.columns import step_columns
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.layer_basis import cast
 from meshfit.predict.schedule import Pipeline
 from meshfit.profile import MegatronOptions
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfit.predict.megatron.flight import in_flight
-from meshfit.predict.schedule import Pipeline
+from meshfit.predict.schedule import Pipeline, in_flight
 from tests.predict.megatron.builders import gpt
 
 
@@ -20,8 +19,9 @@ def pipeline(pp: int, vpp: int = 1, schedule: str | None = None) -> Pipeline:
 
 
 def held(of: Pipeline, rank: int, micro_batches: int, size: int | None = None) -> list[int]:
-    counts = in_flight(of, rank, np.array([micro_batches]), size)
-    return [int(count[0]) for count in counts]
+    round_sizes = np.minimum(size or of.pp, np.array([micro_batches]))
+    found = in_flight(of, rank, np.array([micro_batches]), round_sizes=round_sizes)
+    return [int(count[0]) for count in found.per_chunk]
 
 
 def test_one_forward_one_backward_holds_as_many_as_stages_behind() -> None:

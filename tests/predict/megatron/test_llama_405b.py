@@ -8,9 +8,9 @@ import pytest
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec, balanced_stages
-from meshfit.predict.activations import cast
 from meshfit.predict.columns import step_columns
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.layer_basis import cast
 from meshfit.predict.megatron.memory import rank_memory
 from meshfit.predict.memory import RankMemory
 from meshfit.predict.schedule import Pipeline

@@ -36,26 +36,44 @@ def linear_input(name: str, width: int, consumers: int, basis: LayerBasis) -> Sa
     return SavedTensor(name=name, bytes_per_token=basis.compute_bytes * width * copies, split=split)
 
 
-def norm_tensors(
-    name: str, width: int, basis: LayerBasis, *, groups: int = 1, split: Split = "sequence"
-) -> tuple[SavedTensor, ...]:
-    """A norm, without its output (which the next operation keeps).
+def norm_tensors(name: str, width: int, basis: LayerBasis) -> tuple[SavedTensor, ...]:
+    """A norm of the residual stream, without its output (which the next operation keeps)."""
+    element = basis.residual_bytes
+    if basis.layer_norm:
+        return _of_one_kernel(name, element * width, 2 * element, "sequence")
+    return _rms_norm(name, width, basis, element=element, statistic=element, split="sequence")
 
-    Hugging Face's RMS norm computes in fp32 by hand: it keeps its input in fp32 (in fp32 that is
-    the tensor itself), one 1/rms a token, and the normalised values. A fused norm keeps its input
-    and one or two statistics.
+
+def inner_norm_tensors(
+    name: str, width: int, basis: LayerBasis, *, groups: int = 1, split: Split = "tp"
+) -> tuple[SavedTensor, ...]:
+    """An RMS norm inside a block, on what a matmul has made in the compute type.
 
     Args:
         width: elements a token.
         groups: parts of it that are normalised apart (heads).
     """
-    element = basis.residual_bytes
-    if basis.layer_norm or basis.norm_kernel == "fused":
-        statistics = 2 if basis.layer_norm else 1
-        return (
-            SavedTensor(name=f"{name}.input", bytes_per_token=element * width, split=split),
-            SavedTensor(name=f"{name}.statistics", bytes_per_token=element * statistics * groups, split=split),
-        )  # fmt: skip
+    element = basis.compute_bytes
+    return _rms_norm(
+        name, width, basis, element=element, statistic=FP32_BYTES, groups=groups, split=split
+    )
+
+
+def _rms_norm(
+    name: str,
+    width: int,
+    basis: LayerBasis,
+    *,
+    element: int,
+    statistic: int,
+    split: Split,
+    groups: int = 1,
+) -> tuple[SavedTensor, ...]:
+    """Hugging Face's computes in fp32 by hand: it keeps its input in fp32 (in fp32 that is the tensor
+    itself), one 1/rms a token, and the normalised values. A fused one keeps its input and the 1/rms,
+    ``statistic`` bytes each."""
+    if basis.norm_kernel == "fused":
+        return _of_one_kernel(name, element * width, statistic * groups, split)
     normalised = FP32_BYTES if basis.norm_kernel == "fp32" else element
     return (
         SavedTensor(name=f"{name}.input_fp32", bytes_per_token=FP32_BYTES * width, split=split),
@@ -64,19 +82,10 @@ def norm_tensors(
     )
 
 
-def inner_norm_tensors(
-    name: str, width: int, basis: LayerBasis, *, groups: int = 1, split: Split = "tp"
+def _of_one_kernel(
+    name: str, input_bytes: int, statistics_bytes: int, split: Split
 ) -> tuple[SavedTensor, ...]:
-    """An RMS norm inside a block, on what a matmul has made in the compute type."""
-    element = basis.compute_bytes
-    if basis.norm_kernel == "fused":
-        return (
-            SavedTensor(name=f"{name}.input", bytes_per_token=element * width, split=split),
-            SavedTensor(name=f"{name}.statistics", bytes_per_token=FP32_BYTES * groups, split=split),
-        )  # fmt: skip
-    normalised = FP32_BYTES if basis.norm_kernel == "fp32" else element
     return (
-        SavedTensor(name=f"{name}.input_fp32", bytes_per_token=FP32_BYTES * width, split=split),
-        SavedTensor(name=f"{name}.inverse_rms", bytes_per_token=FP32_BYTES * groups, split=split),
-        SavedTensor(name=f"{name}.normalised", bytes_per_token=normalised * width, split=split),
+        SavedTensor(name=f"{name}.input", bytes_per_token=input_bytes, split=split),
+        SavedTensor(name=f"{name}.statistics", bytes_per_token=statistics_bytes, split=split),
     )

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.group import LayoutGroup
-from meshfit.predict.megatron.flight import in_flight
 from meshfit.predict.megatron.layer import (
     backward_bytes,
     checkpoint_bytes,
@@ -17,7 +16,7 @@ from meshfit.predict.megatron.layer import (
 from meshfit.predict.megatron.parameters import vocabulary_on_rank
 from meshfit.predict.megatron.settings import LayerSettings, layer_settings
 from meshfit.predict.megatron.tensors import RankTokens, rank_tokens
-from meshfit.predict.schedule import RankShape
+from meshfit.predict.schedule import RankShape, in_flight
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.model import LayerSpec
@@ -68,14 +67,17 @@ class MegatronRank:
 
     @cached_property
     def micro_batches(self) -> tuple[IntArray, ...]:
-        """Micro-batches in flight, per virtual stage."""
-        return in_flight(
-            self.group.pipeline,
+        """Micro-batches in flight, per virtual stage; rounds are of ``micro_batch_group`` of them."""
+        pipeline, micro_batches = self.group.pipeline, self.group.columns.micro_batches
+        size = self.group.profile.megatron.micro_batch_group or pipeline.pp
+        held = in_flight(
+            pipeline,
             self.shape.rank,
-            self.group.columns.micro_batches,
-            self.group.profile.megatron.micro_batch_group,
+            micro_batches,
             self.group.candidates.schedule,
+            np.minimum(size, micro_batches),
         )
+        return held.per_chunk
 
     @cached_property
     def boundary(self) -> FloatArray:

@@ -44,7 +44,7 @@ def _enough(schedule: str, pp: int, micro_batches: int) -> int:
         return micro_batches
     if schedule.startswith("interleaved"):
         size = torch_round(pp, micro_batches)
-        return size * min(micro_batches // size, ENOUGH_ROUNDS)
+        return int(size * min(micro_batches // size, ENOUGH_ROUNDS))
     return min(micro_batches, ENOUGH_ROUNDS * pp)
 
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,7 @@ class Rounds:
                     yield rank + self.pp * virtual_stage, number
 
 
-def torch_round(pp: int, micro_batches: int) -> int:
-    """Micro-batches of a round in torch.distributed.pipelining, which makes all rounds equal."""
-    return micro_batches // max(1, micro_batches // pp)
+def torch_round(pp: int, micro_batches: Any) -> Any:
+    """Micro-batches of a round in torch.distributed.pipelining, which makes all rounds equal; of a
+    plain int, or of every integer of an array."""
+    return micro_batches // np.maximum(1, micro_batches // pp)
