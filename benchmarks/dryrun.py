@@ -18,7 +18,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from meshfit.funnel.dry_run import dry_run_document
+from meshfit.funnel.check.dry_run import dry_run_document
 from meshfit.job.read import read_job
 
 JOB = """

@@ -23,7 +23,7 @@ import numpy as np
 from tier1 import CLUSTER, LLAMA_405B, TRAINING
 
 from meshfit.engines import engine_profile
-from meshfit.funnel.estimating import estimating_profile, modelled
+from meshfit.funnel.space.estimating import estimating_profile, modelled
 from meshfit.mesh.generate import generate
 from meshfit.mesh.search import SearchSpec
 from meshfit.predict.estimate import estimate

@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from meshfit.compare.regret import TimedLayout, score_shortlist
-from meshfit.funnel.exhaustive import (
+from meshfit.funnel.sweep.exhaustive import (
     SHORTLIST_LENGTH,
     ExhaustiveDocument,
     predicted_today,

@@ -24,12 +24,9 @@ class MegatronOptions:
         deterministic: ``--deterministic-mode``, which asks for cuBLAS workspaces of 32 MiB.
         fused_softmax: the fused kernel of scale, mask and softmax where attention is unfused.
         softmax_in_fp32: whether an unfused softmax computes in fp32.
-        fused_rotary: one kernel rotates q and k; else PyTorch operations do.
         attention_mask: whether the data loader makes a mask of every pair of tokens.
         recompute_modules: what ``selective`` recomputes; ``discarded_modules``: what ``operations``
             does, parts whose outputs are dropped once used and made again from inputs that are kept.
-        recompute_uniform: whether ``full`` checkpoints groups of layers; else (``block``) the first
-            layers of a stage one by one.
         global_buffers: whether gathered inputs and attention scores of Megatron-Core's own layers
             are written to buffers that stay (``GlobalMemoryBuffer``, since 2022).
         loss_kernel: the fused loss: ``native`` (compiled PyTorch) or ``te``.
@@ -50,11 +47,9 @@ class MegatronOptions:
     deterministic: bool = False
     fused_softmax: bool = True
     softmax_in_fp32: bool = False
-    fused_rotary: bool = True
     attention_mask: bool = True
     recompute_modules: tuple[str, ...] = ("core_attn",)
     discarded_modules: tuple[str, ...] = ("layernorm", "moe_act", "mla_up_proj")
-    recompute_uniform: bool = True
     global_buffers: bool = True
     loss_kernel: Literal["native", "te"] = "native"
     gradient_bytes: int | None = None

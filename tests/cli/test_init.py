@@ -4,7 +4,7 @@ import yaml
 from meshfit.cli import init as command
 from meshfit.cli.init import init
 from meshfit.errors import InputError
-from meshfit.funnel.planning import make_plan
+from meshfit.funnel.space.planning import make_plan
 from meshfit.job.read import read_job
 
 

@@ -14,12 +14,12 @@ from meshfit.cli.output import print_json
 from meshfit.compare.candidate import measured_candidate
 from meshfit.compare.choose import choose
 from meshfit.compare.parity import judge
-from meshfit.funnel.checking import check_document
-from meshfit.funnel.fit_document import fit_document
-from meshfit.funnel.plan_document import plan_document
-from meshfit.funnel.planning import make_plan
-from meshfit.funnel.sweep import SweepEnd
-from meshfit.funnel.sweep_plan import make_sweep_plan
+from meshfit.funnel.check.checking import check_document
+from meshfit.funnel.plan.plan_document import plan_document
+from meshfit.funnel.space.planning import make_plan
+from meshfit.funnel.sweep.fit_document import fit_document
+from meshfit.funnel.sweep.sweep import SweepEnd
+from meshfit.funnel.sweep.sweep_plan import make_sweep_plan
 from meshfit.job.read import read_job
 from meshfit.record.schema import Failure, Record
 from tests.funnel.small_job import DDP, FSDP2, read_small_job, result, write_job

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from meshfit.cli.main import app
 from meshfit.cluster.files import read_topology
 from meshfit.errors import InputError
-from meshfit.funnel.curves import curves_of_logs, is_of, measured_curves
+from meshfit.funnel.space.curves import curves_of_logs, is_of, measured_curves
 from meshfit.record.files import read_probe, write_json_atomically
 from meshfit.record.probe import PROBED_COLLECTIVES, LinkRate
 from tests.record.test_nccl_log import HEAD, TABLE, log, ranks

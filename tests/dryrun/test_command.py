@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from meshfit.breakdown import MEMORY_CATEGORIES
 from meshfit.cli.main import app
 from meshfit.errors import InputError
-from meshfit.funnel import dry_run
-from meshfit.funnel.dry_run import dry_run_document
+from meshfit.funnel.check import dry_run
+from meshfit.funnel.check.dry_run import dry_run_document
 from meshfit.job.read import read_job
 from meshfit.report.dry_run import dry_run_view
 from tests.run.layouts import CONFIGS

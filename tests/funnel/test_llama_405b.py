@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from meshfit.funnel.meshes import named_documents
-from meshfit.funnel.planning import make_plan
-from meshfit.funnel.stages import stage_notes
+from meshfit.funnel.plan.meshes import named_documents
+from meshfit.funnel.plan.stages import stage_notes
+from meshfit.funnel.space.planning import make_plan
 from meshfit.job.read import NO_CALIBRATION, read_job
 from meshfit.mesh.search import SearchSpec
 

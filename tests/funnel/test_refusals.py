@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from meshfit.errors import InputError
-from meshfit.funnel.fit import fit, run_one
+from meshfit.funnel.sweep.fit import fit, run_one
 from meshfit.job.read import read_job
 from tests.funnel.small_job import read_small_job, write_job
 
@@ -71,7 +71,7 @@ def test_a_run_without_a_layout_or_with_an_illegal_one(tmp_path):
 
 
 def test_parity_with_one_process_that_cannot_hold_the_model(tmp_path, monkeypatch):
-    from meshfit.funnel import proof
+    from meshfit.funnel.sweep import proof
 
     monkeypatch.setattr(proof, "SHARE_OF_MEMORY", 1e-9)
     job = read_small_job(tmp_path, "run: {parity: single_process}\n")

@@ -13,7 +13,7 @@ import pytest
 
 from meshfit.cluster.files import read_topology
 from meshfit.engines.native.profile import NATIVE
-from meshfit.funnel.checking import check_document
+from meshfit.funnel.check.checking import check_document
 from meshfit.job.read import read_job
 from meshfit.launch.evidence import Evidence, RankError
 from meshfit.launch.outcome import classify

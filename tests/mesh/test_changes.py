@@ -33,6 +33,7 @@ def words(keys, **options):
 @given(layouts, st.sampled_from([None, 16, 24]), st.sampled_from([NATIVE, MEGATRON]))
 def test_every_change_fills_the_world_and_is_another_layout(layout, ranks, profile):
     found = changes(layout, ranks=ranks, profile=profile)
+    assert found
     for change in found:
         assert change.layout.world_size == (ranks or layout.world_size)
         assert change.layout.num_stages <= 32
@@ -96,7 +97,7 @@ def test_policies_are_those_of_the_engine():
     tried = {change.layout.recompute for change in changes(make_layout({"tp": 8}))}
     assert tried - {"none"} == set(MEGATRON.recompute) - {"none"}
     offloads = {change.layout.offload for change in changes(make_layout({"tp": 8}), profile=NATIVE)}
-    assert offloads <= {None, *NATIVE.offload}
+    assert offloads - {None} == set(NATIVE.offload)
 
 
 def legal(layout, *, nodes=1, profile=NATIVE):

@@ -8,6 +8,7 @@ from meshfit.mesh.rules import violations
 from meshfit.workload.families import read_family
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
 from meshfit.workload.models import catalogue, read_model
+from tests.workload.configs import HYBRID
 
 
 def test_a_dense_model_has_no_sizes_of_experts():
@@ -17,23 +18,26 @@ def test_a_dense_model_has_no_sizes_of_experts():
     assert (facts["num_key_value_heads"], facts["intermediate_size"]) == (8, 14336)
 
 
-def test_layers_that_differ_are_as_wide_as_what_they_have_in_common():
-    attention = AttentionSpec(num_attention_heads=8, num_key_value_heads=8, head_dim=16)
-    layers = tuple(
-        LayerSpec(attention=attention, mlp=MlpSpec(intermediate_size=width, gated=True))
-        for width in (384, 512, 384)
-    )
-    model = ModelSpec(
+def model_of(layers, *, hidden_size):
+    return ModelSpec(
         name="uneven",
         model_type="llama",
-        hidden_size=128,
+        hidden_size=hidden_size,
         vocab_size=512,
         layers=layers,
         norm="rms_norm",
         tie_word_embeddings=False,
         max_position_embeddings=4096,
     )
-    assert model_facts(model)["intermediate_size"] == 128
+
+
+def test_layers_that_differ_are_as_wide_as_what_they_have_in_common():
+    attention = AttentionSpec(num_attention_heads=8, num_key_value_heads=8, head_dim=16)
+    layers = tuple(
+        LayerSpec(attention=attention, mlp=MlpSpec(intermediate_size=width, gated=True))
+        for width in (384, 512, 384)
+    )
+    assert model_facts(model_of(layers, hidden_size=128))["intermediate_size"] == 128
 
 
 MIXTRAL = {
@@ -91,23 +95,6 @@ def test_what_stays_unquantised_has_no_blocks_to_keep_whole():
     assert "key_value_quantization_rows" not in facts
 
 
-HYBRID = {
-    "model_type": "bamba",
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 4,
-    "attn_layer_indices": [2],
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "vocab_size": 512,
-    "mamba_n_heads": 16,
-    "mamba_d_head": 16,
-    "mamba_n_groups": 2,
-    "mamba_d_state": 16,
-    "mamba_expand": 2,
-}
-
-
 def test_a_hybrid_has_the_heads_of_its_attention_and_those_of_its_mixers():
     facts = model_facts(read_family("hybrid", HYBRID))
     assert (facts["num_attention_heads"], facts["num_key_value_heads"]) == (8, 4)
@@ -122,17 +109,7 @@ def test_layers_with_different_key_value_heads_are_all_known():
         )
         for heads in (4, 6)
     )
-    model = ModelSpec(
-        name="uneven",
-        model_type="llama",
-        hidden_size=192,
-        vocab_size=512,
-        layers=layers,
-        norm="rms_norm",
-        tie_word_embeddings=False,
-        max_position_embeddings=4096,
-    )
-    facts = model_facts(model)
+    facts = model_facts(model_of(layers, hidden_size=192))
     assert (facts["num_key_value_heads"], facts["key_value_heads_of_layers"]) == (2, (4, 6))
     [refusal] = violations(facts | {"tp": 4}, engine_profile("vllm"))
     assert refusal.rule == "key_value_heads_divide_or_replicate"

@@ -5,7 +5,8 @@ import pytest
 
 from meshfit.engines.native.profile import NATIVE
 from meshfit.errors import InputError
-from meshfit.predict.compute import layer_time, optimizer_s, rates
+from meshfit.predict.compute import layer_time, optimizer_s
+from meshfit.predict.rates import rates
 from meshfit.workload.counts import layer_parameters
 from tests.predict.builders import BF16, cluster, group, llama_8b, training
 

@@ -6,7 +6,7 @@ import pytest
 from meshfit.cluster.catalog import accelerator
 from meshfit.cluster.topology import Level, Topology
 from meshfit.engines import engine_profile
-from meshfit.funnel.estimating import modelled
+from meshfit.funnel.space.estimating import modelled
 from meshfit.mesh.generate import generate
 from meshfit.mesh.search import SearchSpec
 from meshfit.predict.estimate import estimate

@@ -11,10 +11,10 @@ from meshfit.engines.deepspeed.profile import DEEPSPEED
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.torchtitan.profile import TORCHTITAN
 from meshfit.predict.collectives import CollectiveCosts
-from meshfit.predict.compute import rates
 from meshfit.predict.exchange.machine import machine_for
 from meshfit.predict.messages import Message, rank_messages
-from meshfit.predict.step import step_terms
+from meshfit.predict.rates import rates
+from meshfit.predict.step import with_idle, worked
 from meshfit.predict.terms import EXPOSED_TERMS, TERMS
 from meshfit.workload.model import LayerSpec, MlpSpec, MoeSpec
 from meshfit.workload.training import AdapterSpec, RuntimeSpec
@@ -88,8 +88,9 @@ def test_what_is_sent_is_what_the_step_time_pays_for(name, keys, tied, has_exper
     model = (mixture if has_experts else llama)(tied=tied)
     layouts = group(model, spec, possible(keys), profile=PROFILES[name])
     costs = CollectiveCosts(topology=topology)
-    machine = machine_for(layouts, rates(topology.accelerator, "bf16_mixed", 1.0), costs)
-    paid = dict(zip(TERMS, step_terms(layouts, machine)[0], strict=True))
+    machine = machine_for(layouts, rates(topology.accelerator, "bf16_mixed"), costs)
+    terms = with_idle(worked(layouts, machine), layouts, machine)
+    paid = dict(zip(TERMS, terms[0], strict=True))
     exposed = np.array([paid[name] for name in EXPOSED_TERMS])
     sums = []
     for shape, _ in layouts.pipeline.distinct_ranks:

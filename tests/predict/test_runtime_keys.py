@@ -7,7 +7,7 @@ import pytest
 
 from meshfit.cluster.files import read_topology
 from meshfit.engines import engine_profile
-from meshfit.funnel.inert import VALUES
+from meshfit.funnel.check.inert import VALUES
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import make_layout
 from meshfit.predict.estimate import estimate

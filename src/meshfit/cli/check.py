@@ -14,7 +14,7 @@ from meshfit.cli.jobs import (
 )
 from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
-from meshfit.funnel.checking import EXIT_CODES, check_document, engine_documents
+from meshfit.funnel.check.checking import EXIT_CODES, check_document, engine_documents
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.report.check import check_view

@@ -26,7 +26,7 @@ def dryrun(
     as_json: AsJson = False,
 ) -> None:
     """Run one rank's real program on fake tensors: peak memory, every collective, FLOPs."""
-    from meshfit.funnel.dry_run import dry_run_document
+    from meshfit.funnel.check.dry_run import dry_run_document
     from meshfit.report.dry_run import dry_run_view
 
     read = read_job(job, layout=layout)

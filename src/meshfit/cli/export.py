@@ -8,8 +8,8 @@ import typer
 from meshfit.cli.jobs import JobPath, LayoutText
 from meshfit.cli.output import AsJson, print_paths
 from meshfit.errors import InputError, nearest_name
-from meshfit.funnel.checking import require_legal
-from meshfit.funnel.handover import export_layout
+from meshfit.funnel.check.checking import require_legal
+from meshfit.funnel.sweep.handover import export_layout
 from meshfit.job.read import read_job
 
 ENGINES = ("torchrun",)

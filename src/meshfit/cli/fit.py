@@ -14,7 +14,7 @@ from meshfit.cli.jobs import (
     calibration_asked,
 )
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
-from meshfit.funnel.fit import FitEnd
+from meshfit.funnel.sweep.fit import FitEnd
 from meshfit.job.read import read_job
 
 FAILED = 3
@@ -28,7 +28,7 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """The whole funnel: plan, really run a shortlist with loss parity, name one winner. Resumable."""
-    from meshfit.funnel.fit import fit as run_fit
+    from meshfit.funnel.sweep.fit import fit as run_fit
 
     read = read_job(job, calibration=calibration_asked(calibration, no_calibration))
 
@@ -45,7 +45,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Really run one layout (the job's, or --layout), with loss parity."""
-    from meshfit.funnel.fit import run_one
+    from meshfit.funnel.sweep.fit import run_one
 
     asked = calibration_asked(calibration, no_calibration)
     read = read_job(job, layout=layout, calibration=asked)

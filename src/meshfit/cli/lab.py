@@ -81,7 +81,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a job in its lab, which is made for it unless it is up: one layout, or the whole funnel."""
-    from meshfit.funnel.fit import fit, run_one
+    from meshfit.funnel.sweep.fit import fit, run_one
 
     asked = calibration_asked(calibration, no_calibration)
     read = read_job(job, layout=layout, calibration=asked)

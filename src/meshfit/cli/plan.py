@@ -17,14 +17,14 @@ from meshfit.cli.jobs import (
 )
 from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
-from meshfit.funnel.checking import require_legal
-from meshfit.funnel.explaining import explain_document
-from meshfit.funnel.placements import placements_document
-from meshfit.funnel.plan_document import plan_document, unranked_document
-from meshfit.funnel.planning import Plan, legal_space, make_plan
-from meshfit.funnel.sensitivity import sensitivity_document
-from meshfit.funnel.tier3 import dry_run_rows
-from meshfit.funnel.timeline import write_timeline
+from meshfit.funnel.check.checking import require_legal
+from meshfit.funnel.explain.explaining import explain_document
+from meshfit.funnel.plan.placements import placements_document
+from meshfit.funnel.plan.plan_document import plan_document, unranked_document
+from meshfit.funnel.plan.sensitivity import sensitivity_document
+from meshfit.funnel.plan.tier3 import dry_run_rows
+from meshfit.funnel.plan.timeline import write_timeline
+from meshfit.funnel.space.planning import Plan, legal_space, make_plan
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec

@@ -12,7 +12,7 @@ from meshfit.cluster.files import read_topology
 from meshfit.cluster.topology import Topology
 from meshfit.compare.fabric import broken_links
 from meshfit.errors import InputError
-from meshfit.funnel.curves import curves_of_logs
+from meshfit.funnel.space.curves import curves_of_logs
 from meshfit.lab.hosts import launch_hosts
 from meshfit.launch.probe import launch_probe
 from meshfit.record.files import write_json_atomically

@@ -8,7 +8,7 @@ import typer
 
 from meshfit.cli.output import AsJson, print_paths
 from meshfit.errors import InputError
-from meshfit.funnel.folder import RunFolder
+from meshfit.funnel.sweep.folder import RunFolder
 
 
 def report(

@@ -72,7 +72,7 @@ def _layout(text: str) -> LayoutSpec:
 
 def _sent_bytes(job: Job, layout: LayoutSpec) -> dict[str, float]:
     """Bytes that a rank sends along each axis in a step, of the pipeline rank that sends most."""
-    from meshfit.funnel.explaining import explain_document
+    from meshfit.funnel.explain.explaining import explain_document
 
     rows = explain_document(job, layout)["rows"]
     return {

@@ -12,9 +12,10 @@ import numpy as np
 
 from meshfit.mesh.candidates import OFFLOAD, RECOMPUTE, SCHEDULES, Candidates
 from meshfit.mesh.facts import Facts
+from meshfit.mesh.generate import divisors
 from meshfit.mesh.neighbour import Neighbours, is_known
 from meshfit.mesh.rules import allowed
-from meshfit.mesh.spec import LayoutSpec, stages_text
+from meshfit.mesh.spec import LayoutSpec, stages_text, value_text
 from meshfit.profile import EngineProfile
 
 AXES_BESIDE_DATA = ("tp", "pp", "cp")
@@ -160,16 +161,16 @@ class _Maker:
         if self._num_ranks % beside:
             return
         total = self._num_ranks // beside
-        for shard in _divisors(total):
+        for shard in divisors(total):
             yield self._with(dp_shard=shard, dp_replicate=total // shard)
 
     def _degrees(self) -> Iterator[Change]:
         layout = self._layout
         for axis in AXES_BESIDE_DATA:
-            for value in _divisors(self._num_ranks):
+            for value in divisors(self._num_ranks):
                 yield from self._taken_from_data(axis, value)
                 yield self._with(**{axis: value})
-        for value in _divisors(self._num_ranks):
+        for value in divisors(self._num_ranks):
             yield self._with(ep=value)
             if layout.ep > 1:
                 yield self._with(etp=value)
@@ -217,17 +218,6 @@ def _difference(before: LayoutSpec, after: LayoutSpec) -> str:
     follows |= {"sp"} if after.tp == 1 else set()
     keys = [key for key in new if new[key] != old.get(key, default[key])]
     keys += [key for key in old if key not in new and key not in follows]
-    words = ",".join(f"{key}={_text(getattr(after, key))}" for key in keys)
+    words = ",".join(f"{key}={value_text(getattr(after, key))}" for key in keys)
     drops_stages = "stage_layers" in old and "stage_layers" not in new
     return f"{words} without stage_layers" if drops_stages else words
-
-
-def _text(value: object) -> str:
-    if isinstance(value, tuple):
-        return stages_text(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _divisors(number: int) -> list[int]:
-    small = [one for one in range(1, int(number**0.5) + 1) if number % one == 0]
-    return sorted({*small, *(number // one for one in small)})

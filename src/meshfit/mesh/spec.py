@@ -30,10 +30,10 @@ class LayoutSpec:
         micro_batch_size: sequences one forward takes on one data-parallel rank.
         recompute: ``none``; ``selective`` (core attention); ``operations`` (all but the outputs of
             attention and of every second matmul, or the parts whose outputs Megatron-Core
-            discards); ``alternate`` (every ``recompute_layers``-th
-            layer in full); ``block`` (the first ``recompute_layers`` layers of every stage in
-            full); ``full`` (all of them, ``recompute_layers`` to a checkpoint).
-        offload: where states or activations go when they are not needed.
+            discards); ``alternate`` (every ``recompute_layers``-th layer in full); ``block`` (the
+            first ``recompute_layers`` layers of every stage in full); ``full`` (all of them,
+            ``recompute_layers`` to a checkpoint).
+        offload: one of ``candidates.OFFLOAD``.
     """
 
     dp_replicate: int = 1
@@ -98,7 +98,8 @@ class LayoutSpec:
     def label(self) -> str:
         """Every key that differs from its default, as ``--layout`` takes them."""
         return (
-            ",".join(f"{key}={_text(value)}" for key, value in self.as_json().items()) or "single"
+            ",".join(f"{key}={value_text(value)}" for key, value in self.as_json().items())
+            or "single"
         )
 
     @property
@@ -214,7 +215,8 @@ def stages_of_text(text: str) -> list[int] | None:
     return [int(count) for count, _, times in runs for _ in range(int(times or 1))]
 
 
-def _text(value: object) -> str:
-    if isinstance(value, list):
+def value_text(value: object) -> str:
+    """A value of a layout's key as ``--layout`` takes it."""
+    if isinstance(value, list | tuple):
         return stages_text(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

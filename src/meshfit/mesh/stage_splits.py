@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshfit.mesh.candidates import IntArray
 from meshfit.mesh.spec import balanced_stages, even_stages
 from meshfit.profile import EngineProfile
 from meshfit.workload.counts import embedding_parameters, layer_parameters
 from meshfit.workload.model import ModelSpec
-
-IntArray = NDArray[np.int64]
 
 TAKES_SPLITS = "stage_layers_cover_model"
 """The rule by which an engine takes the layers of every stage."""

@@ -25,11 +25,11 @@ Collective = Literal[
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"
 ]
 SERIALISATION = 1.2
-"""Measured time over the slowest leg, where no other constants are known: 1.04-1.37 on two to eight nodes of A100, H100, B200 and
-GB200 (nccl-tests figures in topology/collectives.csv), where the sum of legs is the other end."""
+"""Measured time over the slowest leg, where no other constants are known; the sum of legs is the other
+end. From nccl-tests on two to eight nodes of A100, H100, B200 and GB200."""
 SHARED_CORE_WAIT_S = 2e-3
-"""A guess: where ranks share cores, a collective waits until its slowest rank gets its turn on one,
-about a slice of Linux's scheduler."""
+"""Where ranks share cores, a collective waits until its slowest rank gets its turn on one: assumed to be
+a slice of Linux's scheduler (``sched_base_slice``, a few ms)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,22 +106,12 @@ class MeasuredCurves(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectiveTime:
-    """Seconds of one collective for every layout."""
-
-    low: FloatArray
-    middle: FloatArray
-    high: FloatArray
-
-
-@dataclass(frozen=True, kw_only=True)
 class CollectiveCosts:
     """Costs on one topology: a curve measured on it where there is one; else that of its node type
     for what stays inside a node; else the formula (``links.LinkLaw`` where the accelerator is of
     the catalogue).
 
     Attributes:
-        factor: multiplies the last two (from calibration).
         links: constants of the formula.
         is_alone: whether nothing is computed meanwhile, as when collectives are measured.
         uses_node_curves: whether curves of the node type are looked at.
@@ -129,7 +119,6 @@ class CollectiveCosts:
 
     topology: Topology
     curves: MeasuredCurves | None = None
-    factor: float = 1.0
     constants: TimeConstants | None = None
     links: TimeConstants | None = None
     is_alone: bool = False
@@ -182,7 +171,15 @@ class CollectiveCosts:
         return place(self.topology, degree, stride)
 
     def seconds(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> FloatArray:
-        """Middle of ``time``, computed once for layouts that are alike."""
+        """Seconds of one collective, all groups of its axis running it at once; 0 for one rank.
+
+        Computed once for layouts that are alike.
+
+        Args:
+            size_bytes: the whole buffer as nccl-tests counts it (doc/PERFORMANCE.md): for
+                all_gather and reduce_scatter that of all ranks together, for all_to_all what one
+                rank sends in all.
+        """
         if group.is_single:
             return np.zeros(group.degree.shape)
         if (alike := group.alike) is None:
@@ -195,36 +192,17 @@ class CollectiveCosts:
         measured = self._measured(kind, size_bytes, group)
         return formula if measured is None else np.where(np.isfinite(measured), measured, formula)
 
-    def time(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> CollectiveTime:
-        """Seconds of one collective, all groups of its axis running it at once; 0 for one rank.
-
-        Args:
-            size_bytes: the whole buffer as nccl-tests counts it (doc/PERFORMANCE.md): for
-                all_gather and reduce_scatter that of all ranks together, for all_to_all what one
-                rank sends in all.
-        """
-        middle = self.formula_s(kind, size_bytes, group)
-        leaves = group.members[0] < group.degree
-        known = self.link_constants
-        spread = np.where(leaves, known["spread.network"], known["spread.node"])
-        measured = self._measured(kind, size_bytes, group)
-        if measured is not None:
-            is_measured = np.isfinite(measured)
-            middle = np.where(is_measured, measured, middle)
-            spread = np.where(is_measured, known["spread.curve"], spread)
-        return CollectiveTime(low=middle / spread, middle=middle, high=middle * spread)
-
     def formula_s(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> FloatArray:
         """Seconds without any curve of its own: of the slowest leg with what starts it."""
         legs = _legs(kind, size_bytes, group, self)
         if not self.is_known:
             slowest = np.max(legs, axis=0) * SERIALISATION
-            return np.asarray((slowest + _latency(kind, group, self.topology)) * self.factor)
+            return np.asarray(slowest + _latency(kind, group, self.topology))
         start = _start(kind, group, self)
         law, network_ramp = self.law(kind), self.link_constants["network.ramp"]
         ramps = [law.ramp_inside, *(network_ramp for _ in legs[1:])]
         whole = [pipelined_s(start, leg, ramp) for leg, ramp in zip(legs, ramps, strict=True)]
-        return np.asarray(np.max(whole, axis=0) * self.factor)
+        return np.asarray(np.max(whole, axis=0))
 
     def _measured(
         self, kind: Collective, size_bytes: FloatArray, group: AxisGroup
@@ -261,7 +239,7 @@ class CollectiveCosts:
             here = stays & (group.degree == ranks)
             if here.any():
                 seconds[here] = curve.seconds(sizes[here]) / self.shares[0]
-        return seconds * self.factor
+        return seconds
 
 
 def _has_usual_node(topology: Topology) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.mesh.candidates import OFFLOAD, RECOMPUTE, Candidates
+from meshfit.mesh.candidates import OFFLOAD, Candidates
 from meshfit.profile import EngineProfile
 from meshfit.workload.training import TrainingSpec
 
@@ -31,7 +31,6 @@ class StepColumns:
             1, 2 and 3 on; FSDP2 has no stage 2 without sharded parameters).
         frees_after_forward: whether gathered parameters are dropped between forward and backward.
         keeps_gradients: whether FSDP2's hooks keep whole gradients until the last micro-batch.
-        recompute: whether all layers are recomputed in full.
         policy: index into ``candidates.RECOMPUTE``; ``recompute_layers`` its number of layers.
         offloads_states, offloads_activations: whether they lie on the host when nothing uses them.
         expert_split: ranks over which ep and etp divide the experts of a layer (tp where the layout
@@ -58,7 +57,6 @@ class StepColumns:
     shards_parameters: BoolArray
     frees_after_forward: BoolArray
     keeps_gradients: BoolArray
-    recompute: BoolArray
     policy: IntArray
     recompute_layers: IntArray
     offloads_states: BoolArray
@@ -108,7 +106,6 @@ def step_columns(
         shards_parameters=shards_parameters,
         frees_after_forward=c.zero_stage >= 3,
         keeps_gradients=through_fsdp & (kept_by_pipeline | ((micro_batches > 1) & reduces_once)),
-        recompute=c.recompute == RECOMPUTE.index("full"),
         policy=c.recompute,
         recompute_layers=c.recompute_layers,
         offloads_states=c.offload_to == OFFLOAD.index("cpu"),

@@ -10,6 +10,7 @@ from meshfit.predict.cut import cuts_mixers
 from meshfit.predict.discarded import remade_bytes, up_projections
 from meshfit.predict.documents import document_length, mixing_flops_per_token
 from meshfit.predict.group import LayoutGroup
+from meshfit.predict.logits import loss_kind
 from meshfit.predict.passes import (
     LOSS_BYTES,
     cast_bytes,
@@ -18,13 +19,11 @@ from meshfit.predict.passes import (
     layer_passes,
 )
 from meshfit.predict.pick import alike
-from meshfit.predict.rates import Rates, rates
+from meshfit.predict.rates import Rates
 from meshfit.predict.work import LayerWork, Matmul, ScanMixing, SoftmaxMixing, layer_work
 from meshfit.workload.counts import attention_flops
 from meshfit.workload.model import LayerSpec
-from meshfit.workload.training import OPTIMIZER_MOMENTS, AttentionKernel, TrainingSpec
-
-__all__ = ["PartTime", "Rates", "head_time", "layer_time", "optimizer_s", "rates"]
+from meshfit.workload.training import OPTIMIZER_MOMENTS, AttentionKernel, LossKind, TrainingSpec
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -33,8 +32,6 @@ SAVED_MATMULS = 0.5
 """PyTorch's recomputation by operation keeps the outputs of every second matmul and of attention."""
 FLASH_BACKWARD = 2.5
 """Backward over forward FLOPs of flash attention: five matmuls to two (2307.08691, section 3.1)."""
-SCAN_SHARE = 0.1
-"""Rate of a recurrence's kernels over that of matmuls: a guess; nothing measured is shipped."""
 SCAN_PASSES = (4, 8)
 """How often what is projected for a recurrence is read or written around it, forward and backward:
 convolution, gate and norm."""
@@ -284,8 +281,7 @@ def _unfused_s(
         rows, mixing.value_dim * ones, length * ones, in_linear=False
     )
     element = group.numerics.compute_bytes if is_fused(group) else 3 * group.numerics.compute_bytes
-    dropped = group.training.runtime.attention_dropout
-    has_dropout = (group.model.dropout if dropped is None else dropped) > 0
+    has_dropout = group.layer_basis.attention_dropout > 0
     forward, backward = (
         scores * element * (passes + (2 if has_dropout else 0)) for passes in SCORE_PASSES
     )
@@ -302,7 +298,7 @@ def _scan_s(mixing: ScanMixing, group: LayoutGroup, rate: Rates) -> tuple[FloatA
     tokens = columns.tokens / cut
     flops = tokens * attention_flops(mixing.block, [length]) / length
     moved = tokens * (mixing.width * group.numerics.compute_bytes)
-    forward = flops / (SCAN_SHARE * rate.other.flops_per_s)
+    forward = flops / rate.scan_flops_per_s
     return (
         forward + SCAN_PASSES[0] * moved / rate.memory_bytes_per_s,
         2 * forward + SCAN_PASSES[1] * moved / rate.memory_bytes_per_s,
@@ -331,7 +327,7 @@ def _head_time(group: LayoutGroup, rate: Rates) -> PartTime:
         weights = np.zeros(len(group))
     divided = 1 if group.profile.gathers_logits else columns.tp
     logits = columns.tokens * model.vocab_size / divided
-    one_way, other_way = LOSS_BYTES[loss_kind(group)]
+    one_way, other_way = LOSS_BYTES[_loss_kernel(group)]
     return PartTime(
         forward=forward + logits * one_way / rate.memory_bytes_per_s,
         backward=inputs + weights + logits * other_way / rate.memory_bytes_per_s,
@@ -344,10 +340,10 @@ def _head_time(group: LayoutGroup, rate: Rates) -> PartTime:
     )
 
 
-def loss_kind(group: LayoutGroup) -> str:
-    """How the loss is computed: as the job asks; else compiled code fuses it, and eager code does
-    what the engine's does."""
-    return group.training.runtime.loss or ("fused" if is_fused(group) else group.profile.loss)
+def _loss_kernel(group: LayoutGroup) -> LossKind:
+    """As ``loss_kind``, but that fused layers come with a fused loss where the job does not say."""
+    is_open = group.training.runtime.loss is None
+    return "fused" if is_open and is_fused(group) else loss_kind(group)
 
 
 def optimizer_s(
@@ -356,20 +352,21 @@ def optimizer_s(
     training: TrainingSpec,
     rate: Rates,
 ) -> FloatArray:
-    """Passes over memory: the norm and the clip read each gradient twice and write it once; the
-    step reads gradient, parameter and moments and writes the latter two back.
+    """Passes over memory: the norm and the clip read each gradient twice and write it once; then the
+    step (``stepped_bytes``).
 
     Args:
         parameters_stepped: parameters that this rank updates.
         gradients_held: gradients that it holds, of which the norm is taken.
     """
-    precision = training.precision
-    moments = OPTIMIZER_MOMENTS[training.optimizer]
-    clipped = 3 * precision.gradient_bytes if training.max_grad_norm is not None else 0
-    stepped = (
-        precision.gradient_bytes
-        + 2 * precision.parameter_bytes
-        + 2 * moments * precision.moment_bytes
-    )
-    bytes_passed = gradients_held * clipped + parameters_stepped * stepped
+    clipped = 3 * training.precision.gradient_bytes if training.max_grad_norm is not None else 0
+    bytes_passed = gradients_held * clipped + parameters_stepped * stepped_bytes(training)
     return np.asarray(bytes_passed / rate.memory_bytes_per_s)
+
+
+def stepped_bytes(training: TrainingSpec) -> int:
+    """Bytes that the optimizer's step moves for one parameter: gradient, parameter and moments read,
+    the latter two written back."""
+    precision, moments = training.precision, OPTIMIZER_MOMENTS[training.optimizer]
+    written = precision.parameter_bytes + moments * precision.moment_bytes
+    return precision.gradient_bytes + 2 * written

@@ -2,7 +2,7 @@
 
 The one place where bytes and counts along an axis are written down: the step time prices the same
 sizes (``predict.exchange``), and ``plan --explain`` shows them. Sizes are whole buffers as nccl-tests
-counts them (``collectives.CollectiveCosts.time``).
+counts them (``collectives.CollectiveCosts.seconds``).
 
 Left out, as they are small: padding, statistics of routers, the norm of gradients (one number), and
 gradients of norms that tensor-parallel ranks sum once a step under sequence parallelism.
@@ -16,19 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE
-from meshfit.predict.adapters import base_bytes
 from meshfit.predict.collectives import Collective
 from meshfit.predict.columns import StepColumns
 from meshfit.predict.cut import cuts_mixers, is_cut
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.held import Held, Parameters, ends_held, layer_held, layers_held
+from meshfit.predict.logits import loss_kind
 from meshfit.predict.recompute import recomputed_share
 from meshfit.predict.schedule import RankShape
+from meshfit.predict.states import frozen_bytes
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.block import Block
 from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.counts import embedding_parameters
 from meshfit.workload.model import LayerSpec, MoeSpec
+from meshfit.workload.training import TrainingSpec
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -230,7 +232,7 @@ def loss_exchanges(group: LayoutGroup) -> int:
     """Sums over ranks that a loss over a divided vocabulary makes in one micro-batch."""
     if group.profile.gathers_logits:
         return 0
-    return LOSS_SUMS[group.training.runtime.loss or group.profile.loss]
+    return LOSS_SUMS[loss_kind(group)]
 
 
 def _tensor_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]:
@@ -313,9 +315,6 @@ def context_passes(method: str, group: LayoutGroup) -> PassCounts:
     again = recomputed_share(group) + reruns_core
     backward = 1.0 if method == "all_to_all" else 2.0
     return PassCounts(forward=1.0, backward=backward, again=again)
-
-
-CONTEXT_COLLECTIVES: tuple[Collective, ...] = ("send_recv", "all_gather", "all_to_all")
 
 
 def context_method(group: LayoutGroup) -> dict[str, BoolArray]:
@@ -510,18 +509,19 @@ def rank_states(shape: RankShape, group: LayoutGroup) -> Held:
 
 
 def gathered_parameters(held: Held, sharing: Sharing, group: LayoutGroup) -> Size:
-    """Parameters as they are gathered for use: in fp8 where the job asks for it; frozen ones as they
-    are stored."""
+    """Parameters as they are gathered for use; frozen ones as they are stored."""
     columns, training = group.columns, group.training
-    in_fp8 = training.precision.matmul == "fp8" and training.runtime.fp8_parameters
-    element = 1 if in_fp8 else training.precision.compute_bytes
-    trained = sharing.of(held.trained, columns)
+    trained, element = sharing.of(held.trained, columns), _gathered_bytes(training)
     if training.adapter is None:
         return Size(((trained, "parameters"), (element, "B")))
-    stored = base_bytes(training.adapter.base_bits, training.precision.compute_bytes)
-    frozen = sharing.of(held.frozen, columns) * training.precision.compute_bytes
-    frozen = frozen + sharing.of(held.frozen_linears, columns) * stored
+    frozen = sharing.of(frozen_bytes(held, training), columns)
     return Size(((trained * element + frozen, "B"),))
+
+
+def _gathered_bytes(training: TrainingSpec) -> int:
+    """Of one trained parameter: in fp8 where the job asks for it, which adapters never are."""
+    in_fp8 = training.precision.matmul == "fp8" and training.runtime.fp8_parameters
+    return 1 if in_fp8 and training.adapter is None else training.precision.compute_bytes
 
 
 def reduced_gradients(
@@ -535,17 +535,10 @@ def reduced_gradients(
 def updated_parameters(held: Held, sharing: Sharing, group: LayoutGroup) -> Size:
     """What a sharded optimizer has updated, as every rank needs it: gathered in the type that layers
     compute in, or broadcast as it is kept."""
-    if scatters_whole_gradients(group):
-        return _trained_only(gathered_parameters(held, sharing, group), held, sharing, group)
-    trained = sharing.of(held.trained, group.columns)
-    return Size(((trained, "parameters"), (group.training.precision.parameter_bytes, "B")))
-
-
-def _trained_only(size: Size, held: Held, sharing: Sharing, group: LayoutGroup) -> Size:
-    if group.training.adapter is None:
-        return size
-    trained = sharing.of(held.trained, group.columns)
-    return Size(((trained, "parameters"), (group.training.precision.compute_bytes, "B")))
+    training = group.training
+    is_gathered = scatters_whole_gradients(group)
+    element = _gathered_bytes(training) if is_gathered else training.precision.parameter_bytes
+    return Size(((sharing.of(held.trained, group.columns), "parameters"), (element, "B")))
 
 
 def scatters_whole_gradients(group: LayoutGroup) -> bool:

@@ -4,18 +4,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.cluster.topology import Topology
+from meshfit.predict.compute import stepped_bytes
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.kept import offloaded_activations
 from meshfit.predict.schedule import InFlight, RankShape
-from meshfit.workload.training import OPTIMIZER_MOMENTS
 
 FloatArray = NDArray[np.float64]
 
 LINK_BYTES_PER_S = 20e9
-"""Of a host link that the catalogue does not know: PCIe 4 x16 less a third."""
+"""Of a host link that the catalogue does not know, assumed: PCIe 4 x16 (31.5 GB/s) less a third for
+packets and copies."""
 HOST_MEMORY_BYTES_PER_S = 200e9
-"""Memory bandwidth of a host, which its accelerators share: two sockets of eight channels reach about
-that in a multi-threaded Adam (DeepSpeed's CPU Adam)."""
+"""Memory bandwidth of a host, which its accelerators share, assumed: about half of two sockets with
+eight channels of DDR4-3200 (410 GB/s), since a multi-threaded Adam both reads and writes."""
 
 
 def activations_s(shape: RankShape, group: LayoutGroup, topology: Topology) -> FloatArray:
@@ -36,17 +37,14 @@ def optimizer_on_host_s(
 ) -> FloatArray:
     """Gradients out, the update where the states lie, parameters back.
 
-    The update reads gradient, parameter and moments and writes the latter two back, in fp32, at the
-    host's memory bandwidth, which the ranks of a host share.
+    The update passes over memory (``compute.stepped_bytes``) at the host's bandwidth, which the ranks
+    of a host share.
     """
     precision = group.training.precision
     element = precision.compute_bytes
     moved = parameters_stepped * (precision.gradient_bytes + element) / _link(topology)
-    moments = OPTIMIZER_MOMENTS[group.training.optimizer]
-    passed = precision.gradient_bytes + 2 * precision.parameter_bytes
-    passed += 2 * moments * precision.moment_bytes
     share = HOST_MEMORY_BYTES_PER_S / topology.gpus_per_host
-    return np.asarray(moved + parameters_stepped * passed / share)
+    return np.asarray(moved + parameters_stepped * stepped_bytes(group.training) / share)
 
 
 def _link(topology: Topology) -> float:

@@ -79,19 +79,13 @@ def _between_blocks(layer: LayerSpec, group: LayoutGroup, fused: bool) -> tuple[
     if group.model.norm == "rms_norm" and by_operation:
         norm = UNFUSED_RMS_NORM_BYTES
     sums = 3.0 * residual
-    has_dropout = hidden_dropout(group) > 0
+    has_dropout = group.layer_basis.hidden_dropout > 0
     dropout = (2.0 * residual if not fused else 0.0) + 1.0 if has_dropout else 0.0
     blocks, norms = len(layer.blocks), len(layer.norms)
     return (
         norms * norm[0] + blocks * (sums + dropout),
         norms * norm[1] + blocks * (sums + dropout),
     )
-
-
-def hidden_dropout(group: LayoutGroup) -> float:
-    """Probability of dropout on the residual stream: the job's, else the model's."""
-    asked = group.training.runtime.hidden_dropout
-    return group.model.dropout if asked is None else asked
 
 
 def _rotation(work: LayerWork, group: LayoutGroup, fused: bool) -> tuple[float, float]:
@@ -112,7 +106,7 @@ def _activations(work: LayerWork, group: LayoutGroup, fused: bool) -> tuple[floa
     write two; unfused the product and the nonlinearity are two kernels."""
     element = float(group.numerics.compute_bytes)
     forward = backward = 0.0
-    for width, gated, _, used in work.activations:
+    for width, gated, used in work.activations:
         one_way, other_way = (2.0, 3.0) if not gated else (3.0, 5.0) if fused else (5.0, 8.0)
         forward += used * width * one_way * element
         backward += used * width * other_way * element

@@ -18,10 +18,8 @@ FloatArray = NDArray[np.float64]
 TILE = 128
 """Rows and columns of the result that one core computes at once, where nothing was measured."""
 K_RAMP = 128
-"""Depth of a matmul at which filling and draining a tile's pipeline costs half of its time."""
-ATTENTION_OVER_MATMUL = 0.6
-"""Rate of fused attention over that of large matmuls, where nothing was measured: between 0.55
-(FlashAttention 1) and 0.75 (2) on A100."""
+"""Depth of a matmul at which filling and draining a tile's pipeline costs half of its time: a tile's
+side, assumed (as much of both operands is fetched before the first product as of one tile)."""
 
 _FALLBACKS = {
     "fp32": ("fp32", "tf32"),
@@ -76,6 +74,8 @@ class Rates:
         other: routers, the output head, and what an fp8 recipe leaves in 16 bits.
         chip: of the tables; None where nothing was measured on it.
         slowdown: of attention, whose one long kernel no gaps interrupt.
+        attention_over_matmul: where no attention was measured on the chip.
+        scan_flops_per_s: of a recurrence's kernels.
     """
 
     linear: MatmulRates
@@ -86,6 +86,8 @@ class Rates:
     attention_shares: tuple[tuple[str, float], ...] = ()
     attention_backward_share: float = 1.0
     slowdown: float = 1.0
+    attention_over_matmul: float = 1.0
+    scan_flops_per_s: float
 
     def matmul_s(
         self,
@@ -108,20 +110,19 @@ class Rates:
         table = attention_table(self.chip, head_dim) if self.chip else None
         if table is not None:
             return np.asarray(share * table.rate(heads, length))
-        over = 1.0 if self.other.num_cores is None else ATTENTION_OVER_MATMUL
-        return np.full(np.broadcast(heads, length).shape, over * share * self.other.flops_per_s)
+        over = self.attention_over_matmul * self.other.flops_per_s
+        return np.full(np.broadcast(heads, length).shape, share * over)
 
 
 def rates(
     accelerator: AcceleratorSpec,
     precision_name: str,
-    factor: float = 1.0,
     *,
     constants: TimeConstants | None = None,
     fp8_recipe: Fp8Recipe | None = None,
     kernels: str = "pytorch",
 ) -> Rates:
-    """Achievable rates in a precision; ``factor`` divides all of them (from calibration).
+    """Achievable rates in a precision.
 
     What is known of real steps (constants, tables) holds for accelerators of the catalogue; others
     achieve what their specification says.
@@ -136,21 +137,23 @@ def rates(
     chip = CHIP_OF.get(accelerator.name)
     is_known = accelerator.name in CHIPS
     engine = known[f"engine.{kernels}"] if is_known else 1.0
-    throttled = factor / _power_share(accelerator, known)
+    throttled = 1 / _power_share(accelerator, known)
     slowdown = throttled / engine
     linear = _matmul_rates(accelerator, precision_name, known, slowdown, fp8_recipe)
     other_name = "bf16_mixed" if precision_name == "fp8_mixed" else precision_name
+    other = _matmul_rates(accelerator, other_name, known, slowdown, None)
     return Rates(
         linear=linear,
-        other=_matmul_rates(accelerator, other_name, known, slowdown, None),
+        other=other,
         memory_bytes_per_s=accelerator.memory_bytes_per_s
-        * (known["memory.share"] * engine if is_known else 1.0)
-        / factor,
+        * (known["memory.share"] * engine if is_known else 1.0),
         runs_ahead=accelerator.device_type == "cuda",
         chip=chip,
         attention_shares=_attention_shares(chip, known) if is_known else (),
         attention_backward_share=known["attention.backward"] if is_known else 1.0,
         slowdown=throttled,
+        attention_over_matmul=known["attention.over_matmul"] if other.num_cores else 1.0,
+        scan_flops_per_s=known["scan.over_matmul"] * other.flops_per_s,
     )
 
 

@@ -44,11 +44,6 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-def step_terms(group: LayoutGroup, machine: Machine) -> FloatArray:
-    """Seconds by term, [N, len(TERMS)], of the pipeline rank that takes longest."""
-    return with_idle(worked(group, machine), group, machine)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Worked:
     """What pipeline ranks do in a step, whatever the schedule.

@@ -70,13 +70,17 @@ Mixing = SoftmaxMixing | ScanMixing
 class LayerWork:
     """Everything that one layer computes beside elementwise passes.
 
-    ``last``: the matmul that makes its output. ``activations``: widths of what nonlinearities are applied to, (width, gated, experts, used).
+    Attributes:
+        last: the matmul that makes its output.
+        activations: what nonlinearities are applied to: width, whether gated, and how many a token
+            passes.
+        routed: its mixtures of experts.
     """
 
     matmuls: tuple[tuple[Matmul, int], ...]
     last: Matmul | None
     mixings: tuple[Mixing, ...]
-    activations: tuple[tuple[int, bool, int, int], ...]
+    activations: tuple[tuple[int, bool, int], ...]
     routed: tuple[MoeSpec, ...]
 
 
@@ -146,16 +150,11 @@ def block_mixing(block: Block) -> Mixing | None:
     return ScanMixing(block=block, width=width)
 
 
-def _activations(block: Block) -> tuple[tuple[int, bool, int, int], ...]:
+def _activations(block: Block) -> tuple[tuple[int, bool, int], ...]:
     if isinstance(block, MlpSpec):
-        return ((block.intermediate_size, block.gated, 1, 1),)
+        return ((block.intermediate_size, block.gated, 1),)
     if isinstance(block, MoeSpec):
-        routed = (
-            block.expert.intermediate_size,
-            block.expert.gated,
-            block.num_experts,
-            block.experts_per_token,
-        )
+        routed = (block.expert.intermediate_size, block.expert.gated, block.experts_per_token)
         beside = (mlp for mlp in (block.shared, block.dense) if mlp is not None)
-        return (routed, *((mlp.intermediate_size, mlp.gated, 1, 1) for mlp in beside))
+        return (routed, *((mlp.intermediate_size, mlp.gated, 1) for mlp in beside))
     return ()

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from meshfit.predict.simulate.timeline import play_step
-from meshfit.predict.step import step_terms
+from meshfit.predict.step import with_idle, worked
 from meshfit.predict.terms import TERMS
 from tests.predict.builders import BF16, group, llama, llama_8b, training
 from tests.predict.simulate.builders import (
@@ -61,7 +61,7 @@ def test_tiers_agree_on_balanced_pipelines(keys):
     spec = training(sequence_length=8192, global_batch_size=64, precision=BF16)
     of = group(replace(llama_8b(), vocab_size=1), spec, keys)
     on = machine(of)
-    closed, played = step_terms(of, on), play_step(of, on).terms()
+    closed, played = with_idle(worked(of, on), of, on), play_step(of, on).terms()
     assert played.sum() == pytest.approx(closed.sum(), rel=0.01)
     assert abs(played[0, BUBBLE] - closed[0, BUBBLE]) < 0.01 * closed.sum()
 
@@ -71,7 +71,7 @@ def test_tiers_differ_where_the_slow_stage_is_last():
     last rank sums while the others drain, and the first rank's shorter sum comes last."""
     of = unevenly(group(EVEN, BATCH, {"pp": 4, "dp_replicate": 4}), (7, 7, 7, 11))
     on = without_transfers(machine(of), of)
-    closed, played = step_terms(of, on), play_step(of, on)
+    closed, played = with_idle(worked(of, on), of, on), play_step(of, on)
     first, last = (played.tails[rank]["all_reduce.dp_replicate"][0] for rank in (0, 3))
     difference = closed[0, BUBBLE] - played.terms()[0, BUBBLE]
     assert difference == pytest.approx(last - first)

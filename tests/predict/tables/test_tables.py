@@ -84,12 +84,6 @@ def test_rates_are_looked_up_for_many_shapes_at_once():
     assert together.tolist() == pytest.approx(alone)
 
 
-def test_what_lies_outside_the_grid_is_not_covered():
-    table = matmul_table("A100", "bf16")
-    assert table.covers(*one(4096, 4096, 4096)).tolist() == [True]
-    assert table.covers(*one(64, 4096, 4096)).tolist() == [False]
-
-
 def test_what_was_not_measured_has_no_table():
     assert matmul_table("V100", "bf16") is None
     assert matmul_table("A100", "fp8") is None

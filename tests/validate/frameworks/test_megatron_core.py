@@ -79,11 +79,8 @@ def test_a_model_wider_than_a_node_runs_on_as_many_as_hold_it():
 
 
 def test_what_memory_depends_on_beyond_a_layout_is_told_to_the_engine():
-    options = job(
-        "--no-rope-fusion --attention-softmax-in-fp32", attn="local/local"
-    ).profile.megatron
+    options = job("--attention-softmax-in-fp32", attn="local/local").profile.megatron
     assert not options.transformer_engine
-    assert not options.fused_rotary
     assert options.softmax_in_fp32
 
 

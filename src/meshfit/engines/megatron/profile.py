@@ -148,6 +148,7 @@ MEGATRON = EngineProfile(
     memory_model="megatron",
     gathers_logits=False,
     saves_gathered_inputs=False,
+    keeps_dropout=True,
     kernels="megatron",
     host_s_per_layer=HOST_S_PER_LAYER,
     fused_layers=True,

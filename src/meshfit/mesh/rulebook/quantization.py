@@ -1,12 +1,23 @@
 """Blocks and groups of quantised weights that a cut must keep whole."""
 
+from collections.abc import Callable
 from typing import Any
 
 from meshfit.mesh.rule import Fact, rule
 
 
-def _per_rank(width: Any, tp: Any) -> str:
-    return str(width // tp) if width % tp == 0 else f"{width / tp:.1f}"
+def _per_rank(width_name: str) -> Callable[..., dict[str, Any]]:
+    """``per_rank``, what a rank holds of the width of that name, for a message."""
+
+    def details(*, tp: int, **facts: Any) -> dict[str, Any]:
+        width = facts[width_name]
+        return {"per_rank": width // tp if width % tp == 0 else f"{width / tp:.1f}"}
+
+    return details
+
+
+def _is_kept(width: Fact, tp: Fact, block_size: Fact) -> Fact:
+    return width % (block_size * tp) == 0
 
 
 @rule(
@@ -15,7 +26,7 @@ def _per_rank(width: Any, tp: Any) -> str:
         "FFN width per rank {per_rank} cuts a quantisation {quantization_unit} of "
         "{quantization_block_size} ({intermediate_size} over tp={tp})"
     ),
-    details=lambda intermediate_size, tp, **_: {"per_rank": _per_rank(intermediate_size, tp)},
+    details=_per_rank("intermediate_size"),
     module="mlp",
     lists_all=True,
 )
@@ -26,7 +37,7 @@ def dense_width_keeps_quantization(
     quantization_unit: Fact = "block",
 ) -> Fact:
     """One scale serves a block of weights, which has to lie on one rank."""
-    return intermediate_size % (quantization_block_size * tp) == 0
+    return _is_kept(intermediate_size, tp, quantization_block_size)
 
 
 @rule(
@@ -35,9 +46,7 @@ def dense_width_keeps_quantization(
         "expert width per rank {per_rank} cuts a quantisation {quantization_unit} of "
         "{quantization_block_size} ({moe_intermediate_size} over tp={tp}); ep would keep experts whole"
     ),
-    details=lambda moe_intermediate_size, tp, **_: {
-        "per_rank": _per_rank(moe_intermediate_size, tp)
-    },
+    details=_per_rank("moe_intermediate_size"),
     module="routed experts",
     lists_all=True,
 )
@@ -49,7 +58,7 @@ def expert_width_keeps_quantization(
     quantization_unit: Fact = "block",
 ) -> Fact:
     """As for a dense MLP; with ep an expert is not cut."""
-    return (ep > 1) | (moe_intermediate_size % (quantization_block_size * tp) == 0)
+    return (ep > 1) | _is_kept(moe_intermediate_size, tp, quantization_block_size)
 
 
 @rule(
@@ -58,9 +67,7 @@ def expert_width_keeps_quantization(
         "shared expert width per rank {per_rank} cuts a quantisation {quantization_unit} of "
         "{quantization_block_size} ({shared_expert_intermediate_size} over tp={tp})"
     ),
-    details=lambda shared_expert_intermediate_size, tp, **_: {
-        "per_rank": _per_rank(shared_expert_intermediate_size, tp)
-    },
+    details=_per_rank("shared_expert_intermediate_size"),
     module="shared expert",
     lists_all=True,
 )
@@ -71,7 +78,7 @@ def shared_expert_width_keeps_quantization(
     quantization_unit: Fact = "block",
 ) -> Fact:
     """Shared experts are cut by tp even where routed ones are whole."""
-    return shared_expert_intermediate_size % (quantization_block_size * tp) == 0
+    return _is_kept(shared_expert_intermediate_size, tp, quantization_block_size)
 
 
 @rule(
@@ -80,7 +87,7 @@ def shared_expert_width_keeps_quantization(
         "attention width per rank {per_rank} cuts a quantisation {quantization_unit} of "
         "{attention_quantization_block_size} ({attention_width} over tp={tp})"
     ),
-    details=lambda attention_width, tp, **_: {"per_rank": _per_rank(attention_width, tp)},
+    details=_per_rank("attention_width"),
     module="attention",
     lists_all=True,
 )
@@ -91,7 +98,7 @@ def attention_width_keeps_quantization(
     quantization_unit: Fact = "block",
 ) -> Fact:
     """The output projection is cut along the heads, its inputs."""
-    return attention_width % (attention_quantization_block_size * tp) == 0
+    return _is_kept(attention_width, tp, attention_quantization_block_size)
 
 
 @rule(

@@ -17,6 +17,11 @@ def cuda_graphs_switched_off(pp: Fact, ep: Fact = 1) -> Fact:
     return (pp == 1) & (ep == 1)
 
 
+def _connections_are_free(tp: Fact, cp: Fact, zero_stage: Fact) -> Fact:
+    """Whether Megatron asks for no single queue: nothing to hide, or shards, which want several."""
+    return ((tp == 1) & (cp == 1)) | (zero_stage >= 2)
+
+
 @rule(
     subject="tp",
     message=(
@@ -30,8 +35,7 @@ def one_connection_has_to_be_set(
     tp: Fact, cp: Fact = 1, zero_stage: Fact = 0, cuda_device_max_connections: Fact = 0
 ) -> Fact:
     """One queue keeps collectives in front of the kernels that hide them; shards want several."""
-    is_free = ((tp == 1) & (cp == 1)) | (zero_stage >= 2)
-    return is_free | (cuda_device_max_connections > 0)
+    return _connections_are_free(tp, cp, zero_stage) | (cuda_device_max_connections > 0)
 
 
 @rule(
@@ -50,7 +54,7 @@ def collectives_need_one_connection(
     compute_capability: Fact = 9,
 ) -> Fact:
     """One queue keeps collectives in front of the kernels that hide them."""
-    is_free = ((tp == 1) & (cp == 1)) | (zero_stage >= 2) | (compute_capability >= 10)
+    is_free = _connections_are_free(tp, cp, zero_stage) | (compute_capability >= 10)
     return is_free | (cuda_device_max_connections == 1)
 
 

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.collectives import AxisGroup, Collective, CollectiveCosts
-from meshfit.predict.compute import Rates
 from meshfit.predict.constants import TimeConstants, shipped_constants
 from meshfit.predict.exchange.axes import Axes, place_axes
 from meshfit.predict.group import LayoutGroup
 from meshfit.predict.messages import Size
+from meshfit.predict.rates import Rates
 from meshfit.predict.tables.chips import CHIPS
 from meshfit.predict.terms import Terms
 

@@ -50,15 +50,6 @@ class MatmulTable:
         near_n = [low * (1 - v) + high * v for low, high in near_k]
         return np.asarray(np.exp2(near_n[0] * (1 - u) + near_n[1] * u))
 
-    def covers(self, m: FloatArray, n: FloatArray, k: FloatArray) -> NDArray[np.bool_]:
-        """Whether a shape lies within the grid."""
-        inside = np.ones(np.broadcast(m, n, k).shape, dtype=np.bool_)
-        for values, first, count in zip(
-            (m, n, k), FIRST_EXPONENTS, self.log_rates.shape, strict=True
-        ):
-            inside &= (values >= 2**first) & (values <= 2 ** (first + count - 1))
-        return inside
-
 
 @cache
 def matmul_table(chip: str, precision: str) -> MatmulTable | None:

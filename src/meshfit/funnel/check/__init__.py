@@ -1,0 +1,1 @@
+"""One layout of a job: rules, whether it fits, what to change, its program on fake tensors."""

@@ -1,0 +1,1 @@
+"""What each axis of one layout divides, replicates and sends."""

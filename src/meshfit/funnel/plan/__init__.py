@@ -1,0 +1,1 @@
+"""What ``plan`` says of a ranked space."""

@@ -1,0 +1,1 @@
+"""The legal layouts of a job, what predictions of them rest on, and their ranking."""

@@ -1,0 +1,68 @@
+"""The winner, or any legal layout, as files that start without meshfit."""
+
+import os
+from pathlib import Path
+
+from meshfit.breakdown import Prediction
+from meshfit.compare.candidate import MeasuredCandidate
+from meshfit.engines.native.files import UNVERIFIED, export
+from meshfit.funnel.space.planning import estimate_candidates
+from meshfit.funnel.sweep.folder import RunFolder
+from meshfit.job.spec import Job
+from meshfit.mesh.candidates import Candidates
+from meshfit.mesh.spec import LayoutSpec
+
+
+def export_layout(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
+    """Writes the launch files of ``layout``, with the prediction they rest on."""
+    estimates, _ = estimate_candidates(job, Candidates.from_layouts([layout]))
+    weights = str(job.weights) if job.weights else None
+    return _write(job, layout, estimates.prediction(0), weights, folder)
+
+
+def export_winner(job: Job, winner: MeasuredCandidate, folder: RunFolder) -> list[Path]:
+    """Writes the winner's launch files beside its run, from the same initial weights."""
+    drawn = folder.weights("full") / "weights"
+    weights = str(job.weights or Path(os.path.relpath(drawn, folder.export)))
+    return _write(
+        job, winner.layout, winner.predicted, weights, folder.export, status=_proved(winner)
+    )
+
+
+def _proved(winner: MeasuredCandidate) -> str:
+    """What the sweep knows of the winner's layout, for the header of its files."""
+    assert winner.parity is not None
+    against = winner.parity.kind.replace("_", " ")
+    return (
+        f"meshfit ran this layout ({winner.tokens_per_s:,.0f} tokens/s, parity {against}); "
+        f"this file itself has not been run"
+    )
+
+
+def _write(
+    job: Job,
+    layout: LayoutSpec,
+    prediction: Prediction | None,
+    weights: str | None,
+    folder: Path,
+    *,
+    status: str = UNVERIFIED,
+) -> list[Path]:
+    files = export(
+        layout,
+        job.model.config,
+        job.training,
+        weights=weights,
+        steps=job.run.steps,
+        prediction=prediction,
+        status=status,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, text in files.items():
+        path = folder / name
+        path.write_text(text, encoding="utf-8")
+        if name.endswith(".sh"):
+            path.chmod(0o755)
+        paths.append(path)
+    return paths
