@@ -24,8 +24,8 @@ from meshfit.engines.native.profile import NATIVE
 from meshfit.mesh.candidates import RECOMPUTE, SCHEDULES, Candidates
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.estimate import Estimates, estimate
-from meshfit.predict.schedules.program import program
-from meshfit.predict.schedules.waves import waves_of
+from meshfit.predict.shape.schedules.program import program
+from meshfit.predict.shape.schedules.waves import waves_of
 from meshfit.predict.simulate.tier2 import simulated
 
 STAGES, MICRO_BATCHES = 16, 64

@@ -2,7 +2,7 @@
 
     python tools/fit_links.py COLLECTIVES.csv [--write]
 
-Prints each constant before and after; ``--write`` rewrites ``predict/links.csv``. The factors of
+Prints each constant before and after; ``--write`` rewrites ``predict/costs/links.csv``. The factors of
 the intervals are those that hold 80 % of the errors on systems that were left out.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-import meshfit.predict.constants as constants_module
-from meshfit.predict.constants import TimeConstants, link_constants
+import meshfit.predict.costs.constants as constants_module
+from meshfit.predict.costs.constants import TimeConstants, link_constants
 from meshfit.validate.collectives.fit import fitted_to, measured_curves
 from meshfit.validate.collectives.predictions import CollectivePrediction, predict_collectives
 from meshfit.validate.collectives.rows import read_collective_rows

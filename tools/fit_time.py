@@ -3,7 +3,7 @@
     python tools/fit_time.py TRAINING.csv [--write] [--rounds N]
 
 Prints each constant before and after, and errors by family; ``--write`` rewrites
-``predict/constants.csv``. What a fit without each family says of it:
+``predict/costs/constants.csv``. What a fit without each family says of it:
 ``meshfit validate training TRAINING.csv --leave-one-out``.
 """
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-import meshfit.predict.constants as constants_module
-from meshfit.predict.constants import TimeConstants, shipped_constants
-from meshfit.predict.fitting import fit_constants
+import meshfit.predict.costs.constants as constants_module
+from meshfit.predict.costs.constants import TimeConstants, shipped_constants
+from meshfit.predict.costs.fitting import fit_constants
 from meshfit.validate.predictions import predict_rows
 from meshfit.validate.refit import MeasuredSteps, measured_steps
 from meshfit.validate.rows import read_rows

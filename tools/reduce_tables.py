@@ -1,4 +1,4 @@
-"""Reduce measured tables of aiconfigurator-core to the small ones of ``meshfit.predict.tables``.
+"""Reduce measured tables of aiconfigurator-core to the small ones of ``meshfit.predict.costs.tables``.
 
     pip download --no-deps aiconfigurator-core==0.12.0 && unzip aiconfigurator_core-*.whl -d FOLDER
     python tools/reduce_tables.py FOLDER/aiconfigurator_core/systems/data OUT [--held-back FILE]

@@ -3,7 +3,7 @@
     python tools/saved_tensors.py CONFIG.json [--numerics bf16|fp32|autocast] [--attention sdpa|eager]
 
 Prints bytes per token, shape, type and the line of transformers that keeps it, then the total
-without parameters and buffers. Expected figures of ``tests/predict/blocks`` come from here.
+without parameters and buffers. Expected figures of ``tests/predict/memory/blocks`` come from here.
 """
 
 import argparse

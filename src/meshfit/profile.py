@@ -95,7 +95,7 @@ class EngineProfile:
         live_unsharded_blocks: blocks whose full parameters are in memory at once under a sharded
             stage 3 (the one in use plus those prefetched).
         context_bytes: memory of a CUDA context and its communicators outside the allocator, where it
-            was read; 0: ``predict.device`` counts them.
+            was read; 0: ``predict.memory.device`` counts them.
         replicates_through_fsdp: whether replicated data parallelism combined with tp or pp runs
             through FSDP2's hooks (``replicate``) instead of DDP.
         reduces_each_micro_batch: whether sharded gradients are summed over ranks after every

@@ -7,10 +7,10 @@ from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
 from meshfit.engines.native.profile import NATIVE
 from meshfit.mesh.candidates import SCHEDULES, Candidates
 from meshfit.mesh.spec import LayoutSpec, make_layout
-from meshfit.predict.columns import step_columns
-from meshfit.predict.group import LayoutGroup
-from meshfit.predict.layer_basis import Numerics, cast
-from meshfit.predict.schedule import Pipeline
+from meshfit.predict.shape.columns import step_columns
+from meshfit.predict.shape.group import LayoutGroup
+from meshfit.predict.shape.layer_basis import Numerics, cast
+from meshfit.predict.shape.schedule import Pipeline
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
 from meshfit.workload.training import PRECISIONS, PrecisionSpec, TrainingSpec

@@ -10,7 +10,7 @@ from meshfit.cluster.topology import Topology
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.native.profile import NATIVE
 from meshfit.predict.estimate import estimate
-from meshfit.predict.terms import TERMS
+from meshfit.predict.time.terms import TERMS
 from meshfit.workload.model import LayerSpec, MlpSpec, MoeSpec
 from meshfit.workload.training import PRECISIONS, RuntimeSpec
 from tests.predict.builders import BF16, WITHOUT_HOST, cluster, layouts, llama_8b, training

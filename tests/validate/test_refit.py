@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from meshfit.predict.constants import shipped_constants
+from meshfit.predict.costs.constants import shipped_constants
 from meshfit.validate.predictions import predict_rows
 from meshfit.validate.refit import (
     fitted_to,

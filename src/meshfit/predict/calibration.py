@@ -84,7 +84,7 @@ def formula_only(topology: Topology, engine: str) -> Calibration:
     Step time within a factor of 2 on an accelerator whose peak is known (constant-efficiency
     models err by tens of per cent across families; PHYSICS.md: achievable share 51-87 %), 4 on CPU
     ranks that share cores. Memory within 10 % where there is no device to say more of
-    (``predict.spread``).
+    (``predict.time.spread``).
     """
     is_cuda = topology.accelerator.device_type == "cuda"
     step_spread = 2.0 if is_cuda else 4.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError
-from meshfit.predict.held import model_held
-from meshfit.predict.states import moment_bytes
+from meshfit.predict.memory.states import moment_bytes
+from meshfit.predict.shape.held import model_held
 from meshfit.units import format_duration
 from meshfit.workload.budget import BudgetSpec
 from meshfit.workload.model import ModelSpec

@@ -2,7 +2,7 @@
 
 from meshfit.errors import InputError
 from meshfit.mesh.candidates import RECOMPUTE, SCHEDULES
-from meshfit.predict.blocks import is_covered
+from meshfit.predict.memory.blocks import is_covered
 from meshfit.workload.model import ModelSpec
 
 COVERED_SCHEDULES: tuple[str, ...] = SCHEDULES
@@ -21,7 +21,7 @@ def require_covered(model: ModelSpec) -> None:
 
 
 def why_not_covered(model: ModelSpec) -> str | None:
-    """None for a decoder of blocks that ``predict.blocks`` knows; else what it has beside them."""
+    """None for a decoder of blocks that ``predict.memory.blocks`` knows; else what it has beside them."""
     unknown = dict.fromkeys(
         f"{name} {type(block).__name__.removesuffix('Spec')}"
         for layer in model.layers

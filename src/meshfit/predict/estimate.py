@@ -19,24 +19,24 @@ from meshfit.mesh.candidates import COLUMNS, SCHEDULES, Candidates
 from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec, even_stages
 from meshfit.predict.calibration import Calibration, formula_only
-from meshfit.predict.collectives import CollectiveCosts, MeasuredCurves, contended
-from meshfit.predict.columns import step_columns
-from meshfit.predict.constants import TimeConstants, shipped_constants
+from meshfit.predict.costs.collectives import CollectiveCosts, MeasuredCurves, contended
+from meshfit.predict.costs.constants import TimeConstants, shipped_constants
+from meshfit.predict.costs.rates import rates
+from meshfit.predict.costs.tables.chips import CHIPS
 from meshfit.predict.coverage import require_covered
-from meshfit.predict.deepspeed import rank_memory as deepspeed_rank_memory
-from meshfit.predict.exchange.machine import Machine, machine_for
-from meshfit.predict.group import LayoutGroup
-from meshfit.predict.layer_basis import autocast, cast
-from meshfit.predict.megatron.memory import rank_memory as megatron_rank_memory
-from meshfit.predict.memory import RankMemory
-from meshfit.predict.memory import rank_memory as pytorch_rank_memory
-from meshfit.predict.pick import alike, picked
-from meshfit.predict.rates import rates
-from meshfit.predict.schedule import Pipeline, RankShape
-from meshfit.predict.spread import is_measured, memory_spread, step_spread
-from meshfit.predict.step import with_idle, worked
-from meshfit.predict.tables.chips import CHIPS
-from meshfit.predict.terms import EXPOSED_TERMS, OWN_TERMS, TERMS
+from meshfit.predict.memory.deepspeed import rank_memory as deepspeed_rank_memory
+from meshfit.predict.memory.megatron.memory import rank_memory as megatron_rank_memory
+from meshfit.predict.memory.pytorch import RankMemory
+from meshfit.predict.memory.pytorch import rank_memory as pytorch_rank_memory
+from meshfit.predict.shape.columns import step_columns
+from meshfit.predict.shape.group import LayoutGroup
+from meshfit.predict.shape.layer_basis import autocast, cast
+from meshfit.predict.shape.pick import alike, picked
+from meshfit.predict.shape.schedule import Pipeline, RankShape
+from meshfit.predict.time.exchange.machine import Machine, machine_for
+from meshfit.predict.time.spread import is_measured, memory_spread, step_spread
+from meshfit.predict.time.step import with_idle, worked
+from meshfit.predict.time.terms import EXPOSED_TERMS, OWN_TERMS, TERMS
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import Candidates
 from meshfit.predict.calibration import formula_only
-from meshfit.predict.constants import TimeConstants, shipped_constants
+from meshfit.predict.costs.constants import TimeConstants, shipped_constants
+from meshfit.predict.costs.fitting import fit_constants, from_the_middle
 from meshfit.predict.estimate import Basis, step_seconds
-from meshfit.predict.fitting import fit_constants, from_the_middle
 from meshfit.validate.error_scores import ErrorScore, Sample, score
 from meshfit.validate.predictions import RowPrediction, workload
 from meshfit.validate.row_job import RowJob

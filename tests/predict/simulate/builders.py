@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from meshfit.cluster.topology import Topology
-from meshfit.predict.collectives import CollectiveCosts
-from meshfit.predict.exchange.machine import Machine, machine_for
-from meshfit.predict.group import LayoutGroup
-from meshfit.predict.rates import rates
-from meshfit.predict.schedule import Pipeline
+from meshfit.predict.costs.collectives import CollectiveCosts
+from meshfit.predict.costs.rates import rates
+from meshfit.predict.shape.group import LayoutGroup
+from meshfit.predict.shape.schedule import Pipeline
 from meshfit.predict.simulate.timeline import Timeline, play_step
+from meshfit.predict.time.exchange.machine import Machine, machine_for
 from tests.predict.builders import BF16, cluster, group, llama, training
 
 EVEN = replace(

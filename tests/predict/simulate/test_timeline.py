@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from meshfit.predict.simulate.timeline import play_step
-from meshfit.predict.step import with_idle, worked
-from meshfit.predict.terms import TERMS
+from meshfit.predict.time.step import with_idle, worked
+from meshfit.predict.time.terms import TERMS
 from tests.predict.builders import BF16, group, llama, llama_8b, training
 from tests.predict.simulate.builders import (
     BATCH,

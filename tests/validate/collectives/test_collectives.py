@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from meshfit.errors import InputError
-from meshfit.predict.constants import link_constants
+from meshfit.predict.costs.constants import link_constants
 from meshfit.report.collectives import collectives_markdown
 from meshfit.validate.collectives.document import collectives_document
 from meshfit.validate.collectives.fit import fitted_to, measured_curves

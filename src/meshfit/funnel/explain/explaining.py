@@ -15,7 +15,7 @@ from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.explain import AxisShare, axis_shares
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.estimate import group_of_one
-from meshfit.predict.terms import EXPOSED_TERMS
+from meshfit.predict.time.terms import EXPOSED_TERMS
 
 
 def explain_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from meshfit.funnel.explain.holdings import Parameters, PipelineRank, rank_holding
 from meshfit.mesh.groups import coordinates, groups
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.group import LayoutGroup
+from meshfit.predict.shape.group import LayoutGroup
 from meshfit.profile import EngineProfile
 from meshfit.workload.counts import embedding_parameters
 from meshfit.workload.model import ModelSpec

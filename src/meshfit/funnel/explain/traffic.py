@@ -1,14 +1,14 @@
-"""What each rank of one layout sends in one optimizer step, in words: ``predict.messages`` of a group of
+"""What each rank of one layout sends in one optimizer step, in words: ``predict.time.messages`` of a group of
 one, for any kind of model."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from meshfit.predict.collectives import Collective
-from meshfit.predict.group import LayoutGroup
-from meshfit.predict.messages import Message, rank_messages
-from meshfit.predict.schedule import RankShape
+from meshfit.predict.costs.collectives import Collective
+from meshfit.predict.shape.group import LayoutGroup
+from meshfit.predict.shape.schedule import RankShape
+from meshfit.predict.time.messages import Message, rank_messages
 
 
 @dataclass(frozen=True, kw_only=True)

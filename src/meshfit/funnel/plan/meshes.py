@@ -17,7 +17,7 @@ from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.estimate import Estimates
 from meshfit.predict.simulate.tier2 import simulated
-from meshfit.predict.terms import EXPOSED_TERMS, TERMS
+from meshfit.predict.time.terms import EXPOSED_TERMS, TERMS
 from meshfit.predict.verdict import FITS, TIGHT, VERDICTS
 from meshfit.report.documents import MeshDocument, NamedDocument
 from meshfit.units import format_duration

@@ -12,7 +12,7 @@ from meshfit.mesh.orders import levels_of_axes, orders, ranks_in_order, same_ord
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.estimate import Basis, estimate_on
 from meshfit.predict.simulate.tier2 import simulated
-from meshfit.predict.terms import EXPOSED_TERMS, TERMS
+from meshfit.predict.time.terms import EXPOSED_TERMS, TERMS
 
 
 def placements_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from meshfit.predict.calibration import (
 )
 from meshfit.predict.estimate import Basis, Estimates, estimate_on
 from meshfit.predict.simulate.tier2 import simulated
-from meshfit.predict.terms import TERMS
+from meshfit.predict.time.terms import TERMS
 from meshfit.record.residuals import read_residuals, store_residuals
 from meshfit.record.schema import Residual
 from meshfit.workload.families import read_family

@@ -8,7 +8,7 @@ from meshfit.cluster.topology import Topology
 from meshfit.compare.fabric import broken_links
 from meshfit.errors import InputError
 from meshfit.job.spec import Job
-from meshfit.predict.measured import ClusterCurves, cluster_curve
+from meshfit.predict.costs.measured import ClusterCurves, cluster_curve
 from meshfit.record.files import read_probe
 from meshfit.record.nccl_log import NcclLog, read_nccl_log
 from meshfit.record.probe import CollectiveCurve, ProbeRecord

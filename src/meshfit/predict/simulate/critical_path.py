@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshfit.predict.schedules.action import KINDS
+from meshfit.predict.shape.schedules.action import KINDS
 from meshfit.predict.simulate.timeline import AFTER_NORM, Timeline
 
 ROUNDING_S = 1e-12

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.predict.accumulation import accumulation_s
-from meshfit.predict.compute import PartTime, head_time
-from meshfit.predict.exchange.machine import Machine
-from meshfit.predict.exchange.pipeline import received_s
-from meshfit.predict.exchange.sharding import shares_nothing, unit_exchange
-from meshfit.predict.exchange.tensor import embedding_exchange, head_exchange
-from meshfit.predict.group import LayoutGroup
-from meshfit.predict.layer import LayerCost
-from meshfit.predict.messages import ends_states, gathers_once, rank_states
-from meshfit.predict.schedule import Chunk, RankShape
+from meshfit.predict.shape.group import LayoutGroup
+from meshfit.predict.shape.schedule import Chunk, RankShape
 from meshfit.predict.simulate.streams import Streams, Unit, run_streams
-from meshfit.predict.terms import Terms, add, merged, total
+from meshfit.predict.time.accumulation import accumulation_s
+from meshfit.predict.time.compute import PartTime, head_time
+from meshfit.predict.time.exchange.machine import Machine
+from meshfit.predict.time.exchange.pipeline import received_s
+from meshfit.predict.time.exchange.sharding import shares_nothing, unit_exchange
+from meshfit.predict.time.exchange.tensor import embedding_exchange, head_exchange
+from meshfit.predict.time.layer import LayerCost
+from meshfit.predict.time.messages import ends_states, gathers_once, rank_states
+from meshfit.predict.time.terms import Terms, add, merged, total
 from meshfit.workload.model import LayerSpec
 
 FloatArray = NDArray[np.float64]

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.columns import step_columns
 from meshfit.predict.estimate import Basis, Estimates, groups_with_machines
+from meshfit.predict.shape.columns import step_columns
 from meshfit.predict.simulate.timeline import Timeline, play_step
-from meshfit.predict.terms import TERMS
+from meshfit.predict.time.terms import TERMS
 
 IntArray = NDArray[np.int64]
 

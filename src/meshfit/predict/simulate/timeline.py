@@ -7,15 +7,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.predict.exchange.machine import Machine
-from meshfit.predict.exchange.pipeline import boundary_s, hides_transfers
-from meshfit.predict.group import LayoutGroup
-from meshfit.predict.layer import LayerCost, layer_cost
-from meshfit.predict.schedules.play import Played, play
-from meshfit.predict.schedules.waves import BACKWARD, FORWARD, INPUT, WEIGHT, Waves, waves_of
+from meshfit.predict.shape.group import LayoutGroup
+from meshfit.predict.shape.schedules.play import Played, play
+from meshfit.predict.shape.schedules.waves import BACKWARD, FORWARD, INPUT, WEIGHT, Waves, waves_of
 from meshfit.predict.simulate.stage import StageCost, stage_cost
-from meshfit.predict.step import after_backward, rank_compute, waiting_s
-from meshfit.predict.terms import TERMS, Terms, add, total
+from meshfit.predict.time.exchange.machine import Machine
+from meshfit.predict.time.exchange.pipeline import boundary_s, hides_transfers
+from meshfit.predict.time.layer import LayerCost, layer_cost
+from meshfit.predict.time.step import after_backward, rank_compute, waiting_s
+from meshfit.predict.time.terms import TERMS, Terms, add, total
 from meshfit.workload.model import LayerSpec
 
 FloatArray = NDArray[np.float64]

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from meshfit.predict.schedules.action import KINDS
-from meshfit.predict.schedules.waves import FORWARD, WEIGHT
+from meshfit.predict.shape.schedules.action import KINDS
+from meshfit.predict.shape.schedules.waves import FORWARD, WEIGHT
 from meshfit.predict.simulate.critical_path import critical_path
 from meshfit.predict.simulate.stage import StageCost
 from meshfit.predict.simulate.streams import Span

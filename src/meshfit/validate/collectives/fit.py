@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.predict.collectives import AxisGroup, Collective, CollectiveCosts
-from meshfit.predict.constants import TimeConstants, link_constants
-from meshfit.predict.fitting import fit_constants, from_the_middle
+from meshfit.predict.costs.collectives import AxisGroup, Collective, CollectiveCosts
+from meshfit.predict.costs.constants import TimeConstants, link_constants
+from meshfit.predict.costs.fitting import fit_constants, from_the_middle
 from meshfit.validate.collectives.rows import Case, CollectiveRow
 from meshfit.validate.collectives.systems import topology_of
 

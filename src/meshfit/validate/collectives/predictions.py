@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshfit.errors import InputError
-from meshfit.predict.constants import link_constants
-from meshfit.predict.tables.collectives import NodeCurve
+from meshfit.predict.costs.constants import link_constants
+from meshfit.predict.costs.tables.collectives import NodeCurve
 from meshfit.validate.collectives.fit import fitted_to, measured_curves
 from meshfit.validate.collectives.rows import Case, CollectiveRow
 from meshfit.validate.collectives.systems import topology_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from meshfit.errors import InputError
-from meshfit.predict.collectives import Collective
+from meshfit.predict.costs.collectives import Collective
 from meshfit.validate.csv_file import read_table
 
 COLUMNS: tuple[str, ...] = (

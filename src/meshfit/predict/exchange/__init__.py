@@ -1,2 +1,0 @@
-"""What collectives expose of a step, one module an axis: sizes and counts from ``predict.messages``,
-seconds from ``predict.collectives``, and what computation hides of them from the engine's profile."""

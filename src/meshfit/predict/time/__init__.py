@@ -1,0 +1,1 @@
+"""What one step takes, by term: computation, what shows of communication, bubble, optimizer."""

@@ -1,0 +1,227 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshfit.engines.native.profile import NATIVE
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.memory.moments import MOMENTS
+from meshfit.predict.memory.pytorch import rank_memory
+from meshfit.predict.shape.held import rank_held
+from meshfit.predict.shape.layer_basis import autocast
+from meshfit.workload.counts import total_parameters
+from meshfit.workload.training import RuntimeSpec
+from tests.predict.builders import BF16, FP32, group, llama, llama_8b, pipeline, training
+
+GIB = 2**30
+
+
+def memory(model, spec, keys, *, rank=0, profile=NATIVE, numerics=None):
+    of = group(model, spec, keys, profile=profile, numerics=numerics)
+    return rank_memory(of.pipeline.ranks[rank], of)
+
+
+def states(found):
+    return sum(found.categories[name][0] for name in ("parameters", "gradients", "optimizer"))
+
+
+def test_sharded_states_of_llama_8b_are_16_bytes_a_parameter_over_8_ranks():
+    spec = training(sequence_length=1, global_batch_size=8, precision=BF16)
+    model = llama_8b()
+    found = memory(model, spec, {"dp_shard": 8})
+    assert total_parameters(model) == 8_030_261_248
+    assert states(found) == pytest.approx(16 * 8_030_261_248 / 8)
+
+
+@given(
+    tp=st.sampled_from([1, 2, 4]),
+    pp=st.sampled_from([1, 2, 3, 4]),
+    dp_shard=st.sampled_from([2, 4, 8]),
+    layers=st.integers(4, 9),
+)
+def test_parameters_over_all_ranks_are_those_of_the_model(tp, pp, dp_shard, layers):
+    model = llama(num_layers=layers)
+    keys = {"tp": tp, "pp": pp, "dp_shard": dp_shard}
+    spec = training(global_batch_size=8 * dp_shard)
+    held = sum(
+        memory(model, spec, keys, rank=rank).categories["parameters"][0] for rank in range(pp)
+    )
+    # every tp rank holds the norms; the rest is held once
+    norms = (2 * layers + 1) * model.hidden_size
+    expected = 4 * (total_parameters(model) + (tp - 1) * norms)
+    assert held * tp * dp_shard == pytest.approx(expected)
+
+
+@given(
+    shards=st.lists(st.sampled_from([2, 4, 8, 16, 32]), min_size=2, max_size=5, unique=True),
+    zero=st.sampled_from([1, 2, 3]),
+)
+def test_more_shards_never_hold_more_states(shards, zero):
+    keys = [{"dp_shard": shard, "zero_stage": zero} for shard in sorted(shards)]
+    of = group(llama(), training(global_batch_size=64), *keys)
+    found = rank_memory(of.pipeline.ranks[0], of)
+    for name in ("parameters", "gradients", "optimizer"):
+        assert (np.diff(found.categories[name]) <= 0).all()
+
+
+@given(
+    tp=st.sampled_from([1, 2]),
+    pp=st.sampled_from([1, 2, 4]),
+    micro_batch_size=st.sampled_from([1, 2, 4]),
+    schedule=st.sampled_from(["gpipe", "1f1b"]),
+)
+def test_recomputation_never_raises_the_peak(tp, pp, micro_batch_size, schedule):
+    keys = {"tp": tp, "pp": pp, "micro_batch_size": micro_batch_size, "schedule": schedule}
+    spec = training(global_batch_size=16)
+    for rank in range(pp):
+        kept = memory(llama(), spec, keys, rank=rank)
+        recomputed = memory(llama(), spec, keys | {"recompute": "full"}, rank=rank)
+        assert recomputed.allocated[0] <= kept.allocated[0]
+
+
+@given(pp=st.sampled_from([2, 4]), schedule=st.sampled_from(["gpipe", "1f1b"]))
+def test_the_first_stage_keeps_at_least_the_activations_of_the_last(pp, schedule):
+    """Case a26."""
+    model = llama(num_layers=8)
+    spec = training(global_batch_size=16)
+    first = memory(model, spec, {"pp": pp, "schedule": schedule}, rank=0)
+    last = memory(model, spec, {"pp": pp, "schedule": schedule}, rank=pp - 1)
+    head = 3.05 * 4 * model.hidden_size * 128 * 16  # the final norm and the head's input
+    assert first.categories["activations"][0] + head >= last.categories["activations"][0]
+    if schedule == "1f1b":
+        assert first.categories["activations"][0] > last.categories["activations"][0]
+
+
+def test_zero_saves_nothing_when_one_rank_shards():
+    """Case a06: 40B parameters over tp 8 with a data-parallel size of 1 are 74.5 GiB of states
+    whatever the ZeRO stage says."""
+    model = llama(
+        hidden_size=8192,
+        heads=64,
+        kv_heads=64,
+        num_layers=48,
+        intermediate_size=22_016,
+        vocab_size=32_000,
+    )
+    model = replace(model, layers=model.layers[:1] * 49)
+    spec = training(sequence_length=1, global_batch_size=1, precision=BF16)
+    without = memory(model, spec, {"tp": 8, "zero_stage": 0})
+    staged = memory(model, spec, {"tp": 8, "zero_stage": 2})
+    assert states(staged) == states(without)
+    per_parameter = states(without) * 8 / total_parameters(model)
+    assert per_parameter == pytest.approx(16, rel=1e-3)
+    assert 40e9 * per_parameter / 8 / GIB == pytest.approx(74.5, rel=1e-3)
+
+
+def test_adam_over_all_parameters_at_once_peaks_in_the_optimizers_step():
+    """Case a10: Llama-2-7B over 8 x 16 GB holds 12.55 GiB of states; the step that makes the
+    moments and foreach's temporaries is where it fails."""
+    model = llama(
+        hidden_size=4096, heads=32, kv_heads=32, num_layers=32, intermediate_size=11_008, vocab_size=32_000
+    )  # fmt: skip
+    assert total_parameters(model) == pytest.approx(6.738e9, rel=1e-3)
+    spec = training(sequence_length=256, global_batch_size=8, precision=BF16)
+    foreach = replace(NATIVE, optimizer_temporary_moments=1)
+    found = memory(model, spec, {"dp_shard": 8, "recompute": "full"}, profile=foreach)
+    assert MOMENTS[found.moment[0]] == "optimizer"
+    assert states(found) / GIB == pytest.approx(12.55, abs=0.01)
+    assert found.allocated[0] > states(found) * 1.2
+
+
+def test_a_pipeline_is_as_heavy_as_its_heaviest_stage():
+    """Case a18: 8 layers split 1, 2, 2, 3: embedding on the first stage, final norm and head on
+    the last, never the total over pp."""
+    model = llama(num_layers=8)
+    layout = LayoutSpec(pp=4, stage_layers=(1, 2, 2, 3))
+    held = [rank_held(shape, model, None).all.total for shape in pipeline(layout, model).ranks]
+    layer = 4 * 128 * 128 - 2 * 64 * 128 + 3 * 128 * 352 + 2 * 128
+    vocabulary = 512 * 128
+    assert held == [vocabulary + layer, 2 * layer, 2 * layer, 3 * layer + 128 + vocabulary]
+    assert sum(held) == total_parameters(model)
+    assert max(held) > 1.3 * sum(held) / 4
+
+
+def test_a_tied_head_is_counted_once_on_one_stage_and_twice_on_two():
+    model = llama(tied=True)
+    vocabulary = 512 * 128
+    whole = sum(
+        rank_held(s, model, None).all.total for s in pipeline(LayoutSpec(pp=1), model).ranks
+    )
+    split = sum(
+        rank_held(s, model, None).all.total for s in pipeline(LayoutSpec(pp=2), model).ranks
+    )
+    assert whole == total_parameters(model)
+    assert split == whole + vocabulary
+
+
+def test_logits_of_gpipe_are_held_for_every_micro_batch_and_of_1f1b_for_one():
+    spec = training(global_batch_size=8)
+    model, entries = llama(vocab_size=2048), 128 * 2048
+    gpipe = memory(model, spec, {"pp": 4, "schedule": "gpipe"}, rank=3)
+    one = memory(model, spec, {"pp": 4}, rank=3)
+    assert MOMENTS[gpipe.moment[0]] == "loss"
+    assert gpipe.categories["logits_and_loss"][0] == entries * (8 * 8 + 8)
+    assert one.categories["logits_and_loss"][0] <= entries * 16
+
+
+def test_ddp_holds_its_gradients_in_buckets_before_the_first_backward():
+    spec = training(global_batch_size=4)
+    replicated = memory(llama(vocab_size=16_384), spec, {"dp_replicate": 4})
+    assert MOMENTS[replicated.moment[0]] in ("loss", "backward_start")
+    assert replicated.categories["gradients"][0] == replicated.categories["parameters"][0]
+    copied = replace(NATIVE, gradients_live_in_buckets=False)
+    twice = memory(llama(), spec, {"dp_replicate": 4}, profile=copied)
+    assert twice.categories["communication"][0] == twice.categories["parameters"][0]
+
+
+def test_sequence_parallelism_divides_what_lies_between_blocks():
+    spec = training()
+    with_sp = memory(llama(kv_heads=4), spec, {"tp": 4, "sp": True})
+    without = memory(llama(kv_heads=4), spec, {"tp": 4, "sp": False})
+    assert with_sp.categories["activations"][0] < without.categories["activations"][0]
+
+
+def test_autocast_keeps_a_copy_of_the_weights_that_casting_keeps_as_communication():
+    model, spec = llama(), training(precision=BF16)
+    matmuls = 4 * (4 * 128 * 128 - 2 * 64 * 128 + 3 * 128 * 352) + 512 * 128
+    with_copies = memory(model, spec, {}, numerics=autocast(BF16))
+    fp32 = memory(model, training(precision=FP32), {})
+    assert with_copies.categories["communication"][0] == 0
+    assert with_copies.categories["activations"][0] > 2 * matmuls
+    assert fp32.categories["parameters"][0] == with_copies.categories["parameters"][0]
+
+
+@given(
+    keys=st.sampled_from(
+        [{}, {"tp": 2}, {"pp": 2}, {"dp_shard": 4}, {"pp": 2, "vpp": 2}, {"dp_replicate": 2, "tp": 2}]
+    ),
+    precision=st.sampled_from([FP32, BF16]),
+)  # fmt: skip
+def test_every_category_is_at_least_zero(keys, precision):
+    of = group(llama(), training(precision=precision), keys)
+    for shape in of.pipeline.ranks:
+        for values in rank_memory(shape, of).categories.values():
+            assert (values >= 0).all()
+
+
+@pytest.mark.parametrize(("micro_batches", "share"), [(1, 0.0), (2, 1.0)])
+def test_an_optimizer_in_backward_keeps_no_gradients_of_a_step_of_one_micro_batch(
+    micro_batches, share
+):
+    runtime = RuntimeSpec(optimizer_in_backward=True)
+    keys = {"global_batch_size": micro_batches, "precision": BF16}
+    usual = memory(llama_8b(), training(**keys), {"recompute": "full"})
+    freed = memory(llama_8b(), training(**keys, runtime=runtime), {"recompute": "full"})
+    assert freed.categories["gradients"][0] == share * usual.categories["gradients"][0]
+    assert usual.categories["gradients"][0] == 4 * total_parameters(llama_8b())
+
+
+def test_a_paged_optimizer_has_its_states_on_the_host():
+    spec = training(global_batch_size=1, precision=BF16)
+    paged = replace(spec, runtime=RuntimeSpec(paged_optimizer=True))
+    usual, moved = (memory(llama_8b(), one, {}) for one in (spec, paged))
+    assert moved.categories["optimizer"][0] == 0
+    assert moved.host[0] == usual.categories["optimizer"][0] == 8 * total_parameters(llama_8b())
+    assert moved.categories["parameters"] == usual.categories["parameters"]

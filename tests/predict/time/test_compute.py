@@ -1,0 +1,77 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meshfit.engines.native.profile import NATIVE
+from meshfit.errors import InputError
+from meshfit.predict.costs.rates import rates
+from meshfit.predict.time.compute import layer_time, optimizer_s
+from meshfit.workload.counts import layer_parameters
+from tests.predict.builders import BF16, cluster, group, llama_8b, training
+
+FAST_MEMORY = 1e30
+
+
+def test_a_layer_takes_its_flops_over_the_achieved_rate():
+    spec = training(sequence_length=8192, global_batch_size=1, precision=BF16)
+    model, layer = llama_8b(), llama_8b().layers[0]
+    rate = replace(rates(cluster().accelerator, "bf16_mixed"), memory_bytes_per_s=FAST_MEMORY)
+    time = layer_time(layer, model_group := group(model, spec, {}), rate)
+    parameters = layer_parameters(model, layer)
+    matmul = 2 * 8192 * (parameters.attention.total + parameters.mlp.total)
+    attention = 4 * 4096 * 8192 * 8193 / 2
+    assert len(model_group) == 1
+    assert time.forward[0] == pytest.approx((matmul + attention) / 800e12, rel=1e-6)
+    assert time.backward[0] == pytest.approx((2 * matmul + 2.5 * attention) / 800e12, rel=1e-6)
+
+
+def test_a_small_matmul_is_bound_by_moving_its_weight():
+    spec = training(sequence_length=1, global_batch_size=1, precision=BF16)
+    model = llama_8b()
+    rate = rates(cluster().accelerator, "bf16_mixed")
+    time = layer_time(model.layers[0], group(model, spec, {}), rate)
+    parameters = layer_parameters(model, model.layers[0])
+    weights = 2 * (parameters.attention.total + parameters.mlp.total)
+    assert time.forward[0] == pytest.approx(weights / 3.2e12, rel=0.01)
+
+
+def test_tensor_parallelism_divides_a_layers_matmuls():
+    spec = training(sequence_length=8192, precision=BF16)
+    rate = replace(rates(cluster().accelerator, "bf16_mixed"), memory_bytes_per_s=FAST_MEMORY)
+    of = group(llama_8b(), spec, {"tp": 1}, {"tp": 4})
+    time = layer_time(llama_8b().layers[0], of, rate)
+    assert time.forward[0] == pytest.approx(4 * time.forward[1])
+
+
+def test_a_gpu_hides_the_hosts_work_and_a_cpu_rank_adds_it():
+    spec = training(sequence_length=8192, precision=BF16)
+    model = llama_8b()
+    slow = replace(NATIVE, host_s_per_layer=10.0, tensor_parallel_host_s_per_layer=5.0)
+    none = replace(NATIVE, host_s_per_layer=0.0, tensor_parallel_host_s_per_layer=0.0)
+    keys = ({"tp": 1}, {"tp": 2})
+    gpu, cpu = (
+        rates(cluster(device_type=kind).accelerator, "bf16_mixed") for kind in ("cuda", "cpu")
+    )
+    device = layer_time(model.layers[0], group(model, spec, *keys, profile=none), gpu).forward
+    waiting = group(model, spec, *keys, profile=slow)
+    assert layer_time(model.layers[0], waiting, gpu).forward.tolist() == [10, 15]
+    on_cpu = layer_time(model.layers[0], waiting, cpu).forward
+    assert on_cpu == pytest.approx(device + np.array([10, 15]))
+
+
+def test_the_optimizer_passes_over_states_in_memory():
+    rate = rates(cluster().accelerator, "fp32")
+    one = np.array([1e9])
+    clipped = optimizer_s(one, one, training(), rate)[0]
+    plain = optimizer_s(one, one, training(max_grad_norm=None), rate)[0]
+    # reads gradient, parameter and two moments, writes the last three; clipping passes thrice
+    assert plain == pytest.approx(1e9 * 4 * 7 / 3.2e12)
+    assert clipped == pytest.approx(1e9 * 4 * 10 / 3.2e12)
+
+
+def test_an_accelerator_without_a_rate_for_the_precision_is_refused():
+    accelerator = replace(cluster().accelerator, peak_flops_per_s={"fp8": 1e15})
+    message = "accelerator test has no peak rate for fp32; known: fp8"
+    with pytest.raises(InputError, match=message):
+        rates(accelerator, "fp32")
