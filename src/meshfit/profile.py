@@ -62,6 +62,36 @@ class MegatronOptions:
     expert_capacity_factor: float | None = None
 
 
+MemoryPolicy = Literal["total", "static", "free"]
+"""What an inference engine's memory fraction is of. ``total``: all that it takes of the device,
+activations and graphs included (vLLM). ``static``: weights and KV cache of the device, the rest being
+left to activations and graphs (SGLang). ``free``: the KV cache, of what weights and activations
+leave free (TensorRT-LLM)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingOptions:
+    """How an inference engine budgets memory and batches requests, where a job does not say.
+
+    Attributes:
+        memory_fraction: see ``MemoryPolicy``.
+        page_tokens: tokens of one page of the KV cache.
+        frees_behind_window: whether a layer with a sliding window gives back pages behind it; else
+            it keeps a page for every token.
+        max_batched_tokens: token budget of one step.
+        max_sequences: requests that are computed at once on one attention group.
+        graph_bytes: of captured CUDA graphs, a rank.
+    """
+
+    memory_policy: MemoryPolicy
+    memory_fraction: float
+    page_tokens: int
+    frees_behind_window: bool
+    max_batched_tokens: int
+    max_sequences: int
+    graph_bytes: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineProfile:
     """What one release of one engine does with a layout.
@@ -71,7 +101,9 @@ class EngineProfile:
         warnings: names of those that do not refuse a layout but must be said of it.
         not_checked: what else the engine checks -> why no rule here does.
         kind: what it does with a model.
+        serving: budgets of an inference engine; None in one that trains.
         rank_order: mesh axes from the outermost (ranks farthest apart) to the innermost (adjacent).
+        any_rank_order: whether it can be told another one (``rank_order`` of a job).
         option_names: layout key -> the engine's own spelling; keys it lacks map to themselves.
         schedules: pipeline schedules it runs.
         zero_stages: ZeRO stages it runs.
@@ -154,6 +186,7 @@ class EngineProfile:
     version: str
     rules: tuple[str, ...]
     rank_order: tuple[str, ...]
+    any_rank_order: bool = False
     schedules: tuple[str, ...]
     zero_stages: tuple[int, ...]
     recompute: tuple[str, ...]
@@ -161,6 +194,7 @@ class EngineProfile:
     warnings: tuple[str, ...] = ()
     not_checked: Mapping[str, str] = field(default_factory=dict)
     kind: EngineKind = "training"
+    serving: ServingOptions | None = None
     default_zero_stage: int = 3
     sequence_parallel: bool = True
     offload: tuple[str, ...] = ("none",)

@@ -5,6 +5,7 @@ from meshfit.engines.deepspeed.profile import DEEPSPEED
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.native.profile import NATIVE
 from meshfit.engines.sglang.profile import SGLANG
+from meshfit.engines.tensorrt_llm.profile import TENSORRT_LLM
 from meshfit.engines.torchtitan.profile import TORCHTITAN
 from meshfit.engines.vllm.profile import VLLM
 from meshfit.errors import InputError, nearest_name
@@ -12,7 +13,7 @@ from meshfit.profile import EngineProfile
 
 PROFILES: dict[str, EngineProfile] = {
     profile.name: profile
-    for profile in (NATIVE, TORCHTITAN, MEGATRON, DEEPSPEED, ACCELERATE, VLLM, SGLANG)
+    for profile in (NATIVE, TORCHTITAN, MEGATRON, DEEPSPEED, ACCELERATE, VLLM, SGLANG, TENSORRT_LLM)
 }
 """Name -> profile, our own runner first."""
 

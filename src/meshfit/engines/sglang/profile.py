@@ -5,7 +5,7 @@ data- and context-parallel ranks, the experts' and the decode's are all taken fr
 is padded to a multiple of 64 (``vocab_parallel_embedding.py``, on GPUs) and then has to divide by tp.
 """
 
-from meshfit.profile import EngineProfile
+from meshfit.profile import EngineProfile, ServingOptions
 
 RULES: tuple[str, ...] = (
     "world_size",
@@ -67,10 +67,24 @@ NOT_CHECKED: dict[str, str] = {
     "what a kernel asks of a width": "its names were read from the wheel; it was not run",
 }
 
+SERVING = ServingOptions(
+    memory_policy="static",
+    memory_fraction=0.88,
+    page_tokens=1,
+    frees_behind_window=True,
+    max_batched_tokens=8192,
+    max_sequences=1024,
+    graph_bytes=2 * 2**30,
+)
+"""``mem_fraction_static`` of a server on 80 GB and more (``server_args.py`` works it out from the chunk
+and the graphs; 0.84 to 0.9 in logs), a radix cache of single tokens, its chunk of a prefill.
+Windowed layers have a pool of their own (``SWAKVPool``)."""
+
 SGLANG = EngineProfile(
     name="sglang",
     version="0.5.23",
     kind="serving",
+    serving=SERVING,
     rules=RULES,
     warnings=WARNINGS,
     not_checked=NOT_CHECKED,

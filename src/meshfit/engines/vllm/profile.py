@@ -8,7 +8,7 @@ Hosts are
 shared out to replicas: nnodes has to be a multiple of the groups that dp / dp-local makes.
 """
 
-from meshfit.profile import EngineProfile
+from meshfit.profile import EngineProfile, ServingOptions
 
 RULES: tuple[str, ...] = (
     "world_size",
@@ -78,10 +78,24 @@ NOT_CHECKED: dict[str, str] = {
     ),
 }
 
+SERVING = ServingOptions(
+    memory_policy="total",
+    memory_fraction=0.9,
+    page_tokens=16,
+    frees_behind_window=True,
+    max_batched_tokens=8192,
+    max_sequences=1024,
+    graph_bytes=2**30,
+)
+"""Defaults of its server on accelerators of 70 GiB and more (``engine/arg_utils.py``); fraction and
+page of ``config/cache.py``. Pages behind a window are freed by its hybrid cache manager
+(``v1/core/single_type_kv_cache_manager.py``). Graphs: 0.5 to 1.5 GiB in logs."""
+
 VLLM = EngineProfile(
     name="vllm",
     version="0.32.0",
     kind="serving",
+    serving=SERVING,
     rules=RULES,
     warnings=WARNINGS,
     not_checked=NOT_CHECKED,

@@ -1,0 +1,1 @@
+"""Requests through replicas, step by step: what latencies a deployment shows under traffic."""
