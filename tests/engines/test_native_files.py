@@ -16,7 +16,7 @@ import pytest
 from meshfit.breakdown import Interval, MemoryBreakdown, Prediction, TimeBreakdown
 from meshfit.engines.native.files import WRITTEN_FOR, export, trained_config
 from meshfit.errors import InputError
-from meshfit.mesh.spec import LayoutSpec, make_layout
+from meshfit.mesh.spec import AXES, LayoutSpec, make_layout
 from meshfit.record.files import encode
 from meshfit.record.schema import RunRequest
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
@@ -117,6 +117,7 @@ def scripts(tmp_path_factory) -> Path:
             path = folder / f"{name}_{variant}.py".replace(" ", "_")
             path.write_text(script_of(keys, **options))
     (folder / "gpt2.py").write_text(script_of({"dp_shard": 4}, config=GPT2))
+    (folder / "reordered.py").write_text(script_of({"tp": 2, "pp": 2}, rank_order=("tp", "pp")))
     return folder
 
 
@@ -138,6 +139,15 @@ def test_every_script_passes_this_projects_own_checks(scripts, command):
         [*command, config, str(scripts)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+def test_a_script_lays_its_ranks_in_another_order_where_that_is_one():
+    order = ("tp", "pp", "cp", "dp_shard", "dp_replicate")
+    script = script_of({"tp": 2, "dp_shard": 4}, rank_order=order)
+    assert "# Ranks are laid over tp, dp_shard, the outermost first." in script
+    assert "torch.arange(WORLD_SIZE).reshape((2, 4)).permute((1, 0))" in script
+    assert 'mesh_dim_names=("dp_shard", "tp")' in script
+    assert script_of({"dp_shard": 8}, rank_order=order) == script_of({"dp_shard": 8})
 
 
 def test_no_script_imports_anything_but_the_four_packages_and_the_standard_library(scripts):
@@ -317,6 +327,9 @@ CASES: dict[str, tuple[dict, dict, TrainingSpec]] = {
     ),
 }  # fmt: skip
 
+RANK_ORDERS = {"tp_x_replicate": ("tp", "pp", "cp", "dp_shard", "dp_replicate")}
+"""Of those cases whose ranks are laid in another order than the engine's own."""
+
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory) -> Path:
@@ -331,18 +344,20 @@ def session(tmp_path_factory) -> Path:
 
 
 def write_case(folder: Path, layout: LayoutSpec, config: dict, spec: TrainingSpec) -> None:
-    weights = folder / "initial_weights"
+    weights, order = folder / "initial_weights", RANK_ORDERS.get(folder.name, AXES)
     common = {
         "plan_hash": "export", "candidate": folder.name, "model_config": config,
         "weights": str(weights), "layout": layout, "training": spec, "device_type": "cpu",
-        "steps": STEPS, "warmup_steps": 1, "track_memory": False,
+        "steps": STEPS, "warmup_steps": 1, "track_memory": False, "rank_order": order,
     }  # fmt: skip
     for purpose in ("weights", "measure"):
         (folder / purpose).mkdir(parents=True)
         request = RunRequest(purpose=purpose, **common)
         (folder / purpose / "request.json").write_bytes(encode(request))
     (folder / "export").mkdir()
-    files = export(layout, config, spec, weights=str(weights), steps=STEPS, prediction=None)
+    files = export(
+        layout, config, spec, weights=str(weights), steps=STEPS, prediction=None, rank_order=order
+    )
     for name, text in files.items():
         (folder / "export" / name).write_text(text)
 

@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfit.cluster.shorthand import read_shorthand
-from meshfit.mesh.groups import DENSE_FOLD, groups
-from meshfit.mesh.orders import levels_of_axes, orders, ranks_in_order, same_order
+from meshfit.errors import InputError
+from meshfit.mesh.groups import DENSE_FOLD, coordinates, groups, ranks_by_place
+from meshfit.mesh.orders import levels_of_axes, orders, ranks_in_order, same_order, whole_order
 from meshfit.mesh.spec import AXES, LayoutSpec
 
 DEGREES = st.sampled_from([1, 2, 3, 4])
@@ -51,3 +53,46 @@ def test_levels_say_where_an_axis_sits():
         "dp_shard": "link",
         "tp": "network",
     }
+
+
+@given(layout=layouts(), data=st.data())
+def test_every_order_of_a_layout_can_be_asked_for(layout, data):
+    order = data.draw(st.sampled_from(orders(layout)))
+    asked = [axis for axis in order if getattr(layout, axis) > 1]
+    assert same_order(whole_order(asked, AXES), order, layout)
+
+
+@given(layout=layouts(), data=st.data())
+def test_ranks_by_place_are_the_inverse_of_coordinates(layout, data):
+    order = data.draw(st.sampled_from(orders(layout)))
+    rank = data.draw(st.integers(0, layout.world_size - 1))
+    place = coordinates(layout, rank, order)
+    assert ranks_by_place(layout, AXES, order)[tuple(place[axis] for axis in AXES)] == rank
+
+
+@pytest.mark.parametrize(
+    ("axes", "order"),
+    [
+        ([], AXES),
+        (["tp", "pp"], ("dp_replicate", "dp_shard", "cp", "tp", "pp")),
+        (["tp", "dp_replicate"], ("pp", "tp", "dp_replicate", "dp_shard", "cp")),
+        (["dp_replicate", "cp"], ("pp", "dp_replicate", "dp_shard", "cp", "tp")),
+        (["cp", "dp_replicate"], ("pp", "dp_shard", "cp", "dp_replicate", "tp")),
+    ],
+)
+def test_axes_that_are_left_out_of_an_order_come_as_early_as_they_can(axes, order):
+    assert whole_order(axes, AXES) == order
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        (["dpshard"], "'dpshard' is no axis of the mesh; did you mean dp_shard?"),
+        (["tp", "tp"], "rank_order tp, tp names an axis twice"),
+        (["dp_shard", "tp", "cp"], "rank_order dp_shard, tp, cp: .* must stay neighbours"),
+        (["dp_shard", "dp_replicate", "cp"], "of these dp_shard and cp"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused_with_the_reason(axes, message):
+    with pytest.raises(InputError, match=message):
+        whole_order(axes, AXES)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshfit.mesh.spec import LayoutSpec, make_layout
+from meshfit.mesh.spec import AXES, LayoutSpec, make_layout
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
 
 NUM_RANKS = 4
@@ -41,6 +41,7 @@ class Case:
     """Whether most labels of some sequences are padding, so that ranks count unequal tokens."""
 
     optimizer: str = "adamw"
+    rank_order: tuple[str, ...] = AXES
 
     @property
     def layout(self) -> LayoutSpec:
@@ -56,6 +57,7 @@ class Case:
     def name(self) -> str:
         extras = [self.precision] * (self.precision != "fp32") + ["masked"] * self.masked
         extras += [self.optimizer] * (self.optimizer != "adamw")
+        extras += ["-".join(self.rank_order)] * (self.rank_order != AXES)
         return " ".join([self.model, *extras, self.layout.label])
 
     @property
@@ -136,4 +138,7 @@ CASES: list[Case] = [
             "dp_replicate=2,tp=2,micro_batch_size=4", masked=True),
     *_cases("llama", "dp_shard=2,tp=2,micro_batch_size=4", "dp_shard=4,zero_stage=1",
             "pp=2,dp_replicate=2,micro_batch_size=2", optimizer="sgd"),
+    *_cases("llama", "dp_replicate=2,tp=2,micro_batch_size=4", "dp_shard=2,tp=2,micro_batch_size=4",
+            "pp=2,tp=2,micro_batch_size=4", "dp_replicate=2,dp_shard=2", "pp=2,dp_shard=2",
+            rank_order=("tp", "cp", "dp_shard", "dp_replicate", "pp")),
 ]  # fmt: skip

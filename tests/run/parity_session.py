@@ -127,7 +127,7 @@ def run_reference(case: Case, folder: Path) -> None:
 
 
 def run_case(case: Case, folder: Path) -> dict:
-    mesh = build_mesh(case.layout, "cpu")
+    mesh = build_mesh(case.layout, "cpu", case.rank_order)
     reference = folder / case.reference.name
 
     def compare(model: RankModel) -> dict:

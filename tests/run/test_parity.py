@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from meshfit.mesh.spec import AXES
 from tests.run.layouts import CASES, JUDGED_STEPS, NUM_RANKS, Case
 
 pytestmark = pytest.mark.dist
@@ -50,6 +51,7 @@ def find(model: str, layout: str, precision: str = "fp32") -> Case:
         for case in CASES
         if (case.model, case.layout.label, case.precision, case.masked, case.optimizer)
         == (model, layout, precision, False, "adamw")
+        and case.rank_order == AXES
     ]
     return case
 

@@ -9,6 +9,7 @@ from meshfit.cli.jobs import (
     CalibrationFile,
     JobPath,
     LayoutText,
+    RankOrderText,
     WithoutCalibration,
     calibration_asked,
 )
@@ -36,6 +37,7 @@ def check(
             show_default=False,
         ),
     ] = None,
+    rank_order: RankOrderText = None,
     assume: AssumeText = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
@@ -46,7 +48,13 @@ def check(
 
     def read_for(engine: str | None) -> Job:
         return read_job(
-            job, layout=layout, engine=engine, calibration=asked, assume=assume, to_run=False
+            job,
+            layout=layout,
+            engine=engine,
+            rank_order=rank_order,
+            calibration=asked,
+            assume=assume,
+            to_run=False,
         )
 
     read = read_for(None)

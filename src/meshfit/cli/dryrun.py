@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from meshfit.cli.jobs import JobPath, LayoutText
+from meshfit.cli.jobs import JobPath, LayoutText, RankOrderText
 from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.job.read import read_job
@@ -14,7 +14,9 @@ DOES_NOT_FIT = 1
 
 def dryrun(
     job: JobPath,
+    *,
     layout: LayoutText = None,
+    rank_order: RankOrderText = None,
     rank: Annotated[int, typer.Option(min=0, help="The rank whose program is run.")] = 0,
     whole: Annotated[
         bool,
@@ -29,7 +31,7 @@ def dryrun(
     from meshfit.funnel.check.dry_run import dry_run_document
     from meshfit.report.dry_run import dry_run_view
 
-    read = read_job(job, layout=layout)
+    read = read_job(job, layout=layout, rank_order=rank_order)
     if read.layout is None:
         raise InputError("no layout to run: give `layout:` in the job or --layout tp=4,pp=2")
     document = dry_run_document(read, read.layout, rank=rank, whole=whole)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from meshfit.cli.jobs import JobPath, LayoutText
+from meshfit.cli.jobs import JobPath, LayoutText, RankOrderText
 from meshfit.cli.output import AsJson, print_paths
 from meshfit.errors import InputError, nearest_name
 from meshfit.funnel.check.checking import require_legal
@@ -17,10 +17,12 @@ ENGINES = ("torchrun",)
 
 def export(
     job: JobPath,
+    *,
     to: Annotated[
         str, typer.Option("--to", help="torchrun: a plain PyTorch script without meshfit.")
     ] = "torchrun",
     layout: LayoutText = None,
+    rank_order: RankOrderText = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to write into.")] = Path("export"),
     as_json: AsJson = False,
 ) -> None:
@@ -30,7 +32,7 @@ def export(
         raise InputError(
             f"--to {to!r}: this version exports to {', '.join(ENGINES)}; try {nearest}"
         )
-    read = read_job(job, layout=layout)
+    read = read_job(job, layout=layout, rank_order=rank_order)
     if read.layout is None:
         raise InputError("no layout to export: give `layout:` in the job or --layout tp=4,pp=2")
     require_legal(read, read.layout)

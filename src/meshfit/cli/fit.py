@@ -10,6 +10,7 @@ from meshfit.cli.jobs import (
     JobPath,
     LayoutText,
     OutFolder,
+    RankOrderText,
     WithoutCalibration,
     calibration_asked,
 )
@@ -22,6 +23,8 @@ FAILED = 3
 
 def fit(
     job: JobPath,
+    *,
+    rank_order: RankOrderText = None,
     out: OutFolder = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
@@ -30,8 +33,8 @@ def fit(
     """The whole funnel: plan, really run a shortlist with loss parity, name one winner. Resumable."""
     from meshfit.funnel.sweep.fit import fit as run_fit
 
-    read = read_job(job, calibration=calibration_asked(calibration, no_calibration))
-
+    asked = calibration_asked(calibration, no_calibration)
+    read = read_job(job, rank_order=rank_order, calibration=asked)
     conclude(run_fit(read, out=out, console=stderr), as_json)
 
 
@@ -39,6 +42,7 @@ def run(
     job: JobPath,
     *,
     layout: LayoutText = None,
+    rank_order: RankOrderText = None,
     out: OutFolder = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
@@ -48,7 +52,7 @@ def run(
     from meshfit.funnel.sweep.fit import run_one
 
     asked = calibration_asked(calibration, no_calibration)
-    read = read_job(job, layout=layout, calibration=asked)
+    read = read_job(job, layout=layout, rank_order=rank_order, calibration=asked)
     conclude(run_one(read, out=out, console=stderr), as_json)
 
 

@@ -15,6 +15,16 @@ LayoutText = Annotated[
     str | None,
     typer.Option("--layout", help="Overrides keys of the job's layout, e.g. tp=4,pp=2."),
 ]
+RankOrderText = Annotated[
+    str | None,
+    typer.Option(
+        "--rank-order",
+        metavar="AXIS,...",
+        help="Axes that ranks are laid over, the outermost first, e.g. tp,dp_replicate (default: "
+        "the job's, else the engine's own).",
+        show_default=False,
+    ),
+]
 OutFolder = Annotated[
     Path | None,
     typer.Option("--out", help="Run folder (default: meshfit-runs/NAME-HASH, resumed if there)."),

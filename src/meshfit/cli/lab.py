@@ -11,6 +11,7 @@ from meshfit.cli.jobs import (
     JobPath,
     LayoutText,
     OutFolder,
+    RankOrderText,
     WithoutCalibration,
     calibration_asked,
 )
@@ -75,6 +76,7 @@ def run(
     job: JobPath,
     *,
     layout: LayoutText = None,
+    rank_order: RankOrderText = None,
     out: OutFolder = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
@@ -84,7 +86,7 @@ def run(
     from meshfit.funnel.sweep.fit import fit, run_one
 
     asked = calibration_asked(calibration, no_calibration)
-    read = read_job(job, layout=layout, calibration=asked)
+    read = read_job(job, layout=layout, rank_order=rank_order, calibration=asked)
     lab = read.topology.lab
     if lab is None:
         raise InputError(

@@ -12,6 +12,7 @@ from meshfit.cli.jobs import (
     CalibrationFile,
     JobPath,
     LayoutText,
+    RankOrderText,
     WithoutCalibration,
     calibration_asked,
 )
@@ -89,6 +90,7 @@ def plan(
         ),
     ] = 0,
     layout: LayoutText = None,
+    rank_order: RankOrderText = None,
     assume: AssumeText = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
@@ -101,7 +103,14 @@ def plan(
             "to write; a plan ranks all of them"
         )
     asked = calibration_asked(calibration, no_calibration)
-    read = read_job(job, layout=layout, calibration=asked, assume=assume, to_run=False)
+    read = read_job(
+        job,
+        layout=layout,
+        rank_order=rank_order,
+        calibration=asked,
+        assume=assume,
+        to_run=False,
+    )
     why = why_not_covered(read.model)
     space = _ranked(read, top) if why is None else _counted(read, why)
     document = space.document

@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from meshfit.job.training import (
     with_expert_imbalance,
     without_bf16,
 )
+from meshfit.mesh.orders import whole_order
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec, make_layout, stages_of_text
 from meshfit.profile import EngineProfile
@@ -65,6 +67,7 @@ def read_job(
     *,
     layout: str | None = None,
     engine: str | None = None,
+    rank_order: str | None = None,
     calibration: str | None = None,
     assume: str | None = None,
     to_run: bool = True,
@@ -76,6 +79,8 @@ def read_job(
 
     Args:
         engine: goes before the file's own.
+        rank_order: ``tp,dp_replicate``: the order in which ranks are laid over the axes, the
+            outermost first; goes before the file's own.
         calibration: a file relative to the working folder, or ``none``; goes before the job's.
         assume: ``straggler=1.05,contention=2``: goes before keys of the job's.
         to_run: the job is to be run or exported here, which the native engine alone is; False
@@ -90,6 +95,7 @@ def read_job(
     notes: list[str] = []
     given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
     profile, *others = _engines(file.engine if engine is None else engine)
+    profile = _in_rank_order(profile, rank_order or file.rank_order)
     training = _training(file, _assume(file.assume, assume), base, notes)
     topology = power_limited(read_topology(file.cluster, base), file.runtime)
     if (slow := without_bf16(training.precision, topology.accelerator)) is not None:
@@ -369,6 +375,25 @@ def _engines(value: str | list[str]) -> list[EngineProfile]:
     return [engine_profile(name) for name in names]
 
 
+def _in_rank_order(profile: EngineProfile, asked: str | list[str] | None) -> EngineProfile:
+    """An engine that lays its ranks as asked; axes that are not named come first, as it has them.
+
+    Raises:
+        InputError: not an order of axes, or not of this engine.
+    """
+    if asked is None:
+        return profile
+    axes = asked.replace(">", ",").split(",") if isinstance(asked, str) else asked
+    order = whole_order([axis.strip() for axis in axes], profile.rank_order)
+    if order != profile.rank_order and not profile.any_rank_order:
+        raise InputError(
+            f"rank_order: engine {profile.name} lays its ranks as {', '.join(profile.rank_order)}; "
+            f"to place them otherwise start its ranks in another order (by_rank_order of `meshfit "
+            f"plan --placements --json`)"
+        )
+    return replace(profile, rank_order=order)
+
+
 def _require_native(profile: EngineProfile, others: list[EngineProfile]) -> None:
     if others:
         named = ", ".join(one.name for one in (profile, *others))
@@ -393,13 +418,15 @@ def _given_weights(model: str, base: Path) -> Path | None:
 def _identity(file: JobFile) -> str:
     """Hash of the file's meaning (comments and order of keys left out).
 
-    Without the layout, which no sweep looks at, and without the port, the budgets and what is
+    Without the layout, which no sweep looks at, the rank order, which a plan's hash has of its own,
+    and without the port, the budgets and what is
     remembered of other runs, which change no result: a sweep that ended at its budget goes on with a larger one.
     """
     document = file.model_dump(
         mode="json",
         exclude={
             "layout": True,
+            "rank_order": True,
             "budget": True,
             "calibration": True,
             "curves": True,

@@ -139,7 +139,8 @@ class LayoutFile(Strict):
     tp: Count | None = None
     sp: bool | None = None
     cp: Count | None = None
-    cp_method: Literal["ring", "all_gather", "all_to_all"] | None = None
+    cp_method: Literal["ring", "all_gather", "all_to_all", "hierarchical"] | None = None
+    cp_inner: Count | None = None
     pp: Count | None = None
     vpp: Count | None = None
     schedule: str | None = None
@@ -170,6 +171,7 @@ class SearchFile(Strict):
     zero_stage: ZeroStage | list[ZeroStage] | None = None
     micro_batch_size: Count | list[Count] | None = None
     recompute: str | list[str] | None = None
+    offload: str | list[str] | None = None
     headroom: str | Number = "10%"
 
 
@@ -207,6 +209,7 @@ class JobFile(Strict):
     cluster: str | dict[str, Any] = "here"
     engine: str | list[str] = "native"
     layout: LayoutFile | None = None
+    rank_order: str | list[str] | None = None
     baseline: str | LayoutFile | None = None
     search: SearchFile = SearchFile()
     run: RunFile = RunFile()

@@ -30,6 +30,15 @@ def coordinates(layout: LayoutSpec, rank: int, order: Sequence[str] = AXES) -> d
     return {axis: int(index) for axis, index in zip(order, place, strict=True)}
 
 
+def ranks_by_place(
+    layout: LayoutSpec, axes: Sequence[str] = AXES, order: Sequence[str] = AXES
+) -> NDArray[np.int64]:
+    """The rank at each place of a mesh: a dimension for each of ``axes`` (as ``AXES`` has them), in
+    whatever ``order`` the ranks are laid in. Axes that are left out must be of one rank."""
+    moved = _ranks(layout, order).transpose([order.index(axis) for axis in AXES])
+    return moved.reshape([getattr(layout, axis) for axis in axes])
+
+
 def groups(
     layout: LayoutSpec,
     axis: str,

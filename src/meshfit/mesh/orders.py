@@ -6,12 +6,14 @@ from itertools import permutations
 import numpy as np
 
 from meshfit.cluster.topology import Topology
+from meshfit.errors import InputError, nearest_name
 from meshfit.mesh.groups import EXPERT_AXES, groups, spanned_levels
 from meshfit.mesh.spec import AXES, LayoutSpec
 
 SHARDING: tuple[str, ...] = ("dp_shard", "cp")
 """States are sharded over both, and gradients summed over these and ``dp_replicate``: the ranks of
 either stay neighbours in every order."""
+_DATA = ("dp_replicate", *SHARDING)
 
 
 def orders(layout: LayoutSpec) -> list[tuple[str, ...]]:
@@ -25,15 +27,40 @@ def orders(layout: LayoutSpec) -> list[tuple[str, ...]]:
     return [
         (*single, *order)
         for order in permutations(active)
-        if _is_together(order, SHARDING)
-        and _is_together(order, ("dp_replicate", *SHARDING))
-        and (layout.ep == 1 or _is_together(order, (*SHARDING, "tp")))
+        if _is_allowed(order) and (layout.ep == 1 or _is_together(order, (*SHARDING, "tp")))
     ]
+
+
+def _is_allowed(order: Sequence[str]) -> bool:
+    return _is_together(order, SHARDING) and _is_together(order, _DATA)
 
 
 def _is_together(order: Sequence[str], axes: Sequence[str]) -> bool:
     places = [order.index(axis) for axis in axes if axis in order]
     return not places or max(places) - min(places) + 1 == len(places)
+
+
+def whole_order(axes: Sequence[str], usual: Sequence[str]) -> tuple[str, ...]:
+    """An order of all axes in which ``axes`` come as they stand, from the outermost; those that
+    are left out come as early as they can, one behind the other as in ``usual``.
+
+    Raises:
+        InputError: a name that is none or there twice, or data-parallel axes apart.
+    """
+    for axis in axes:
+        if axis not in AXES:
+            nearest = nearest_name(axis, AXES)
+            hint = f"did you mean {nearest}?" if nearest else f"the axes are {', '.join(AXES)}"
+            raise InputError(f"rank_order: {axis!r} is no axis of the mesh; {hint}")
+    if len(set(axes)) < len(axes):
+        raise InputError(f"rank_order {', '.join(axes)} names an axis twice")
+    for order in permutations(usual):
+        if _is_allowed(order) and [axis for axis in order if axis in axes] == list(axes):
+            return order
+    raise InputError(
+        f"rank_order {', '.join(axes)}: {', '.join(_DATA)} must stay neighbours, and of these "
+        f"{' and '.join(SHARDING)}, as states are sharded and gradients summed over them together"
+    )
 
 
 def same_order(order: Sequence[str], other: Sequence[str], layout: LayoutSpec) -> bool:

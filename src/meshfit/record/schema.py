@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from meshfit.breakdown import MemoryBreakdown, Prediction
 from meshfit.cluster.topology import DeviceType, Topology
-from meshfit.mesh.spec import LayoutSpec
+from meshfit.mesh.spec import AXES, LayoutSpec
 from meshfit.workload.training import TrainingSpec
 
 SCHEMA_VERSION = 1
@@ -47,6 +47,7 @@ class RunRequest:
         topology: where it runs, as ``topo --json`` says.
         hosts: name of the host that each rank must find itself on, by rank; empty where any will
             do.
+        rank_order: axes of the mesh in the order that ranks are laid in, the outermost first.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -70,6 +71,7 @@ class RunRequest:
     compile: bool = False
     topology: dict[str, Any] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
+    rank_order: tuple[str, ...] = AXES
     prediction: Prediction | None = None
 
 

@@ -28,12 +28,19 @@ def placements_view(document: dict[str, Any]) -> RenderableType:
             format_percent(one["slower"]),
             "engine's order" if one["engine_order"] else "",
         )
-    best = document["placements"][0]
-    words = (
-        "the engine's own order is the fastest: ranks fill hosts in order"
-        if best["engine_order"]
-        else "the fastest is not the engine's order; ranks by accelerator under it: by_rank_order of --json"
-    )
+    words = _how_to_get(document["placements"][0], settable=document["settable"])
     hidden = len(document["placements"]) - MOST_ROWS
     left_out = f"; {hidden} more, slower" if hidden > 0 else ""
     return Group(table, Text(words + left_out))
+
+
+def _how_to_get(best: dict[str, Any], *, settable: bool) -> str:
+    """What is to be done for the fastest placement."""
+    if best["engine_order"]:
+        return "the engine's own order is the fastest: ranks fill hosts in order"
+    if settable:
+        return f"for the fastest: --rank-order {','.join(best['order'])}, or rank_order in the job"
+    return (
+        "the fastest is not the engine's order; ranks by accelerator under it: by_rank_order of "
+        "--json"
+    )

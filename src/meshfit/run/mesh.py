@@ -1,11 +1,14 @@
 """The live device mesh of a layout, and where this rank stands in it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 import torch.distributed as dist
 
 from meshfit.errors import InputError
+from meshfit.mesh.groups import ranks_by_place
 from meshfit.mesh.spec import AXES, LayoutSpec
 
 if TYPE_CHECKING:
@@ -34,6 +37,42 @@ class RankMesh:
             return 0
         return self.devices.get_local_rank(name)
 
+    @property
+    def shards(self) -> "DeviceMesh | None":
+        """The one-axis mesh of ranks over which ZeRO divides states: dp_shard, and cp with it."""
+        return self._joined("dp_shard", "cp") if self.layout.zero_stage > 0 else None
+
+    @property
+    def replicas(self) -> "DeviceMesh | None":
+        """The one-axis mesh of ranks that hold the same states and add up their gradients."""
+        if self.layout.zero_stage > 0:
+            return self.axis("dp_replicate")
+        return self._joined("dp_replicate", "dp_shard", "cp")
+
+    @property
+    def states(self) -> "DeviceMesh | None":
+        """Replicas and shards as the mesh of a hybrid layout: [replicas, shards], or the one there is."""
+        replicas, shards = self.replicas, self.shards
+        if replicas is None or shards is None:
+            return replicas or shards
+        return type(shards)._concatenate([replicas, shards])
+
+    def _joined(self, *names: str) -> "DeviceMesh | None":
+        axes = self.axis(*names)
+        return axes if axes is None or axes.ndim == 1 else axes._flatten()
+
+    def context_groups(
+        self, key_ranks: int, head_ranks: int
+    ) -> "tuple[dist.ProcessGroup | None, dist.ProcessGroup | None]":
+        """The cp axis as key_ranks x head_ranks, neighbours exchanging heads: this rank's group along
+        each; None where that is one rank."""
+        axis = self.axis("cp")
+        if key_ranks == 1 or head_ranks == 1:
+            group = axis.get_group()
+            return (None, group) if key_ranks == 1 else (group, None)
+        two = axis._unflatten(0, (key_ranks, head_ranks), ("cp_keys", "cp_heads"))
+        return two["cp_keys"].get_group(), two["cp_heads"].get_group()
+
     def sum_over_ranks(self, tensor: "Tensor") -> "Tensor":
         """``tensor``, replaced in place by its sum over every rank of the world."""
         if self.devices is not None:
@@ -46,8 +85,11 @@ class RankMesh:
         return self.index("dp_replicate") * self.layout.dp_shard + self.index("dp_shard")
 
 
-def build_mesh(layout: LayoutSpec, device_type: str) -> RankMesh:
-    """The mesh of ``layout`` over the running world, axes in ``AXES`` order, ``tp`` innermost.
+def build_mesh(layout: LayoutSpec, device_type: str, rank_order: Sequence[str] = AXES) -> RankMesh:
+    """The mesh of ``layout`` over the running world.
+
+    ``rank_order`` lays the ranks: neighbours on its last axis are neighbours in rank. The mesh's own
+    dimensions are in ``AXES`` order whatever it is, as those who shard over several of them expect.
 
     Raises:
         InputError: the layout needs another number of ranks than torchrun started.
@@ -57,10 +99,10 @@ def build_mesh(layout: LayoutSpec, device_type: str) -> RankMesh:
         raise InputError(
             f"layout {layout.label} needs {layout.world_size} ranks, but {world_size} were started"
         )
-    axes = {name: getattr(layout, name) for name in AXES if getattr(layout, name) > 1}
+    axes = tuple(name for name in AXES if getattr(layout, name) > 1)
     if not axes:
         return RankMesh(layout=layout, devices=None)
-    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
+    from torch.distributed.device_mesh import DeviceMesh  # noqa: PLC0415
 
-    devices = init_device_mesh(device_type, tuple(axes.values()), mesh_dim_names=tuple(axes))
-    return RankMesh(layout=layout, devices=devices)
+    ranks = torch.from_numpy(ranks_by_place(layout, axes, rank_order))
+    return RankMesh(layout=layout, devices=DeviceMesh(device_type, ranks, mesh_dim_names=axes))

@@ -86,7 +86,7 @@ class Session:
             raise InputError("compile: the runner does not compile; leave it false")
         self._heartbeat.beat("build", waiting=True)
         torch.manual_seed(request.seed)
-        mesh = build_mesh(request.layout, request.device_type)
+        mesh = build_mesh(request.layout, request.device_type, request.rank_order)
         model = build_rank_model(
             request.model_config,
             Path(request.weights),

@@ -9,7 +9,7 @@ moves later losses by about 1e-5.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ def export(
     weights: str | None,
     steps: int,
     prediction: Prediction | None,
+    rank_order: Sequence[str] = AXES,
     status: str = UNVERIFIED,
 ) -> dict[str, str]:
     """File name -> text of a plain PyTorch script, its torchrun line and the model's config.
@@ -62,6 +63,7 @@ def export(
     Args:
         weights: folder of safetensors to start from, a relative one from the script's folder;
             None: the script draws random ones.
+        rank_order: axes in the order that ranks are laid in, the outermost first.
         status: what is known of this very file, for its header.
 
     Raises:
@@ -69,14 +71,18 @@ def export(
     """
     for refusal in _refusals(layout, model_config, training):
         raise InputError(f"layout {layout.label} cannot be exported: {refusal}")
-    values = _values(layout, model_config, training) | {
-        "weights": _quoted(weights) if weights else None,
-        "weights_beside_script": weights is not None and not Path(weights).is_absolute(),
-        "steps": steps,
-        "prediction": _prediction_line(prediction),
-        "status": status,
-        "versions": WRITTEN_FOR,
-    }
+    values = (
+        _values(layout, model_config, training)
+        | _mesh_values(layout, rank_order)
+        | {
+            "weights": _quoted(weights) if weights else None,
+            "weights_beside_script": weights is not None and not Path(weights).is_absolute(),
+            "steps": steps,
+            "prediction": _prediction_line(prediction),
+            "status": status,
+            "versions": WRITTEN_FOR,
+        }
+    )
     return {
         "train.py": _environment().get_template("train.py.j2").render(values),
         "launch.sh": _environment().get_template("launch.sh.j2").render(values),
@@ -159,10 +165,25 @@ def _values(
         "tied": bool(model_config.get("tie_word_embeddings")),
         "loads_shards": loads_shards,
         "mesh_axes": _tuple([f'"{axis}"' for axis in axes]),
-        "mesh_degrees": _tuple([str(getattr(layout, axis)) for axis in axes]),
         "takes_mesh": combined or data_hooks,
         "loss_copies": f"(WORLD_SIZE // {layout.pp})" if layout.pp > 1 else "WORLD_SIZE",
     }
+
+
+def _mesh_values(layout: LayoutSpec, rank_order: Sequence[str]) -> dict[str, str]:
+    """The degrees of the mesh, and where ranks lie in another order how to lay them."""
+    axes = [axis for axis in AXES if getattr(layout, axis) > 1]
+    laid = [axis for axis in rank_order if axis in axes]
+    return {
+        "mesh_degrees": _degrees(layout, axes),
+        "laid_axes": ", ".join(laid) if laid != axes else "",
+        "laid_degrees": _degrees(layout, laid),
+        "mesh_dims": _tuple([str(laid.index(axis)) for axis in axes]),
+    }
+
+
+def _degrees(layout: LayoutSpec, axes: Sequence[str]) -> str:
+    return _tuple([str(getattr(layout, axis)) for axis in axes])
 
 
 def _refusals(

@@ -58,6 +58,7 @@ NATIVE = EngineProfile(
     rules=RULES,
     warnings=WARNINGS,
     rank_order=AXES,
+    any_rank_order=True,
     schedules=("gpipe", "1f1b", "interleaved_1f1b"),
     zero_stages=(0, 1, 2, 3),
     recompute=("none", "full"),

@@ -10,8 +10,8 @@ from typing import Any
 from meshfit.errors import InputError, RunError
 from meshfit.funnel.check.checking import require_legal
 from meshfit.job.spec import Job
-from meshfit.mesh.groups import coordinates
-from meshfit.mesh.spec import LayoutSpec
+from meshfit.mesh.groups import coordinates, ranks_by_place
+from meshfit.mesh.spec import AXES, LayoutSpec
 from meshfit.record.dryrun import DryRunRequest, encode_request
 
 TIMEOUT_S = 1800
@@ -33,11 +33,12 @@ def dry_run_document(
             f"rank {rank} is none of the {layout.world_size} ranks of layout {layout.label}; "
             f"use 0 to {layout.world_size - 1}"
         )
+    place = coordinates(layout, rank, job.profile.rank_order)
     request = DryRunRequest(
         model_config=dict(job.model.config),
         layout=layout,
         training=job.training,
-        rank=rank,
+        rank=int(ranks_by_place(layout)[tuple(place[axis] for axis in AXES)]),
         device_type=job.topology.accelerator.device_type,
         capacity_bytes=job.topology.accelerator.memory_bytes,
         whole=whole,
@@ -51,7 +52,7 @@ def dry_run_document(
         "label": layout.label,
         "world_size": layout.world_size,
         "rank": rank,
-        "coordinates": coordinates(layout, rank),
+        "coordinates": place,
         "device_type": request.device_type,
         "capacity": request.capacity_bytes,
         "seconds": time.perf_counter() - started,

@@ -18,10 +18,11 @@ from meshfit.predict.time.terms import EXPOSED_TERMS, TERMS
 def placements_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     """One entry a candidate of ``placements`` of ``plan --json``.
 
+    ``settable``: whether the engine can be told an order (``rank_order`` of a job).
     ``placements[]``, the fastest first: ``order`` (axes from the outermost), ``levels`` (axis: the
     innermost level that holds its groups), ``step_time``, ``exposed`` (seconds of communication that
     shows), ``slower`` (share that the step takes longer than the fastest), ``engine_order``
-    (whether it is how the engine lays its axes), and ``by_rank_order`` (ranks of the engine's own
+    (whether it is how the job's ranks are laid now), and ``by_rank_order`` (ranks of the engine's own
     order by accelerator, which give this placement without the engine's help). ``hosts[]`` of
     ``name`` and ``ranks``: what the fastest puts on each host, in the engine's ranks.
     """
@@ -36,6 +37,7 @@ def placements_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     return {
         "layout": layout.as_json(),
         "label": layout.label,
+        "settable": job.profile.any_rank_order,
         "placements": found,
         "hosts": _hosts(job, found[0]["by_rank_order"]),
     }

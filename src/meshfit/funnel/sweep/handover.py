@@ -55,6 +55,7 @@ def _write(
         weights=weights,
         steps=job.run.steps,
         prediction=prediction,
+        rank_order=job.profile.rank_order,
         status=status,
     )
     folder.mkdir(parents=True, exist_ok=True)

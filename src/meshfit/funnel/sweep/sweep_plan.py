@@ -37,6 +37,7 @@ def plan_hash(job: Job, *, only: Sequence[LayoutSpec] | None = None) -> str:
         "cluster": [job.topology.accelerator.name, job.topology.num_accelerators],
         "lab": asdict(job.topology.lab) if job.topology.lab else None,
         "engine": job.profile.name,
+        "rank_order": job.profile.rank_order,
         "baseline": job.baseline.as_full_json() if job.baseline else None,
         "only": [layout.as_full_json() for layout in only] if only else None,
         "version": __version__,

@@ -155,6 +155,7 @@ class TaskList:
             reference=str(reference) if reference else None,
             topology=topology_document(job.topology),
             hosts=_planned_hosts(job.topology, layout.world_size),
+            rank_order=job.profile.rank_order,
             track_memory=purpose == "measure",
             prediction=predictions.get(layout) if purpose == "measure" else None,
         )
