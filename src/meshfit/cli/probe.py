@@ -10,7 +10,7 @@ import typer
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
 from meshfit.cluster.files import read_topology
 from meshfit.cluster.topology import Topology
-from meshfit.compare.fabric import broken_links
+from meshfit.compare.fabric import broken_links, uneven_hosts
 from meshfit.errors import InputError
 from meshfit.funnel.space.curves import curves_of_logs
 from meshfit.lab.hosts import launch_hosts
@@ -59,7 +59,7 @@ def probe(
     path = out or default_curves_path()
     write_json_atomically(path, record)
     broken = broken_links(record, topology.levels)
-    document = probe_document(record, path, broken)
+    document = probe_document(record, path, broken=broken, uneven=uneven_hosts(record))
     if as_json:
         print_json(document)
     else:

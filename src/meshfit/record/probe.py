@@ -72,7 +72,8 @@ class CollectiveCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkRate:
-    """What one rank sends to another, nothing else running; ``level`` is the outermost between."""
+    """What the first rank sends to the second, nothing else running; ``level`` is the outermost
+    between."""
 
     first_rank: int
     second_rank: int
@@ -109,6 +110,8 @@ class ProbeRecord:
         library: what carried out the collectives, with its version where known.
         hosts: of each rank, by rank.
         host_to_device, storage: bytes per second of one rank; None where not measured.
+        cards: network cards of the first host and what their driver says they carry, bytes per
+            second one way.
         absent: what was not measured -> why.
     """
 
@@ -126,6 +129,7 @@ class ProbeRecord:
     kernels: tuple[KernelRate, ...] = ()
     host_to_device_bytes_per_s: float | None = None
     storage_write_bytes_per_s: float | None = None
+    cards: dict[str, float] | None = None
     absent: dict[str, str] | None = None
     schema_version: int = SCHEMA_VERSION
 

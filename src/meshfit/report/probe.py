@@ -12,8 +12,11 @@ from meshfit.record.probe import CollectiveCurve, ProbeRecord
 from meshfit.units import format_bandwidth, format_bytes, format_duration
 
 
-def probe_document(record: ProbeRecord, path: Path, broken: list[str]) -> dict[str, Any]:
-    """The curves file's keys in bytes and seconds, ``file`` it is in and ``broken`` links."""
+def probe_document(
+    record: ProbeRecord, path: Path, *, broken: list[str], uneven: list[str]
+) -> dict[str, Any]:
+    """The curves file's keys in bytes and seconds, ``file`` it is in, ``broken`` links and
+    ``uneven`` hosts."""
     return {
         "file": str(path),
         "measured_at": record.measured_at,
@@ -45,7 +48,9 @@ def probe_document(record: ProbeRecord, path: Path, broken: list[str]) -> dict[s
         "host_to_device": record.host_to_device_bytes_per_s,
         "storage_write": record.storage_write_bytes_per_s,
         "absent": dict(record.absent or {}),
+        "cards": dict(record.cards or {}),
         "broken": broken,
+        "uneven": uneven,
     }
 
 
@@ -88,4 +93,5 @@ def probe_view(document: dict[str, Any]) -> RenderableType:
                 format_bandwidth(last["bus_bandwidth"]),
             )
     words = [Text(f"broken: {what}", style="bold red") for what in document["broken"]]
+    words += [Text(f"uneven: {what}", style="yellow") for what in document["uneven"]]
     return Group(table, *words, Text(f"curves: {document['file']}"))

@@ -11,7 +11,7 @@ from meshfit.cluster.discover.document import discovery_document
 from meshfit.cluster.discover.facts import FabricFacts, GpuFacts, HostFacts, Path, pair
 from meshfit.cluster.discover.here_amd import amd_facts
 from meshfit.cluster.discover.here_nvml import nvml_facts
-from meshfit.cluster.discover.here_sysfs import with_sysfs
+from meshfit.cluster.discover.here_sysfs import card_rates, with_sysfs
 from meshfit.cluster.discover.merge import merge
 from tests.cluster.discover.outputs import UUID
 
@@ -196,3 +196,12 @@ def test_amdsmi_tells_xgmi_memory_and_numa():
     assert [(gpu.name, gpu.numa, gpu.free_bytes) for gpu in host.gpus] == [
         ("AMD Instinct MI300X", (0,), 191 * 2**30), ("AMD Instinct MI300X", (1,), 191 * 2**30),
     ]  # fmt: skip
+
+
+def test_cards_say_what_they_carry_where_their_driver_knows(tmp_path):
+    for name, speed in {"eno1": "1000", "enp65s0": "10000", "lo": "", "eno2": "-1"}.items():
+        (tmp_path / "class/net" / name).mkdir(parents=True)
+        (tmp_path / "class/net" / name / "speed").write_text(speed)
+    (tmp_path / "class/infiniband/mlx5_0/ports/1").mkdir(parents=True)
+    (tmp_path / "class/infiniband/mlx5_0/ports/1/rate").write_text("400 Gb/sec (4X NDR)\n")
+    assert card_rates(tmp_path) == {"mlx5_0": 50e9, "eno1": 0.125e9, "enp65s0": 1.25e9}

@@ -34,13 +34,19 @@ def test_neighbours_are_together_and_other_levels_same_placed(members, expected)
 
 
 @given(sizes=LEVELS)
-def test_links_join_different_ranks_of_the_world_once(sizes):
+def test_links_join_different_ranks_of_the_world_once_each_way(sizes):
     found = [(a, b) for a, b, _ in pairs(sizes)]
     assert len(found) == len(set(found))
-    assert all(0 <= a < b < prod(sizes) for a, b in found)
+    assert all(a != b and {a, b} <= set(range(prod(sizes))) for a, b in found)
 
 
-def test_links_between_hosts_join_same_placed_ranks():
-    assert [pair for pair in pairs([2, 3]) if pair[2] == 1] == [
-        (0, 2, 1), (1, 3, 1), (2, 4, 1), (3, 5, 1),
+def test_links_between_hosts_join_same_placed_ranks_of_every_pair_both_ways():
+    between = [pair[:2] for pair in pairs([2, 3]) if pair[2] == 1]
+    assert between == [
+        (0, 2), (1, 3), (2, 0), (3, 1), (0, 4), (1, 5), (4, 0), (5, 1), (2, 4), (3, 5), (4, 2), (5, 3),
     ]  # fmt: skip
+
+
+def test_of_many_hosts_neighbours_are_measured():
+    assert {abs(a - b) for a, b, _ in pairs([1, 9])} == {1}
+    assert {abs(a - b) for a, b, _ in pairs([1, 8])} == set(range(1, 8))

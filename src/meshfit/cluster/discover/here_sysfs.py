@@ -48,6 +48,17 @@ def network_cards(sys: FilePath) -> tuple[NicFacts, ...]:
     return tuple(_nic(f"NIC{index}", name, sys) for index, name in enumerate(names))
 
 
+def card_rates(sys: FilePath) -> dict[str, float]:
+    """Bytes per second, one direction, of every network card that is up: RDMA devices and network
+    interfaces, by name. Those whose driver tells no rate are left out."""
+    rates = {nic.shown_name: nic.bytes_per_s for nic in network_cards(sys) if nic.bytes_per_s}
+    for folder in sorted((sys / "class/net").glob("*")):
+        speed = _read(folder / "speed") or ""  # Mbit/s; -1 or unreadable where there is no link
+        if speed.isdigit() and int(speed) > 0:
+            rates[folder.name] = int(speed) * 1e6 / 8
+    return rates
+
+
 def _nic(label: str, name: str, sys: FilePath) -> NicFacts:
     folder = sys / "class/infiniband" / name
     device = (folder / "device").resolve()

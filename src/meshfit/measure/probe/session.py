@@ -8,6 +8,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
+from meshfit.cluster.discover.here_sysfs import card_rates
 from meshfit.errors import RunError
 from meshfit.measure.probe.clock import slowest
 from meshfit.measure.probe.device import (
@@ -17,6 +18,8 @@ from meshfit.measure.probe.device import (
 )
 from meshfit.measure.probe.fabric import Fabric
 from meshfit.record.probe import ProbeRecord, ProbeRequest
+
+_SYS = Path("/sys")
 
 USABLE_FRACTION = 0.5
 """Of the memory that is free when the probe starts, shared by the ranks of a host."""
@@ -53,6 +56,7 @@ def probe(request: ProbeRequest, device: torch.device, now: str) -> ProbeRecord:
         kernels=kernel_rates(device) if is_cuda else (),
         host_to_device_bytes_per_s=host_to_device_bytes_per_s(device) if is_cuda else None,
         storage_write_bytes_per_s=_storage(request, device),
+        cards=card_rates(_SYS),
         absent=absent,
     )
 

@@ -2,10 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from math import prod
 
 Members = tuple[int, ...]
+
+FULLY_PAIRED = 8
+"""Members of a domain up to which every pair of them is measured."""
 
 
 def shapes(level_sizes: Sequence[int]) -> list[Members]:
@@ -41,22 +44,21 @@ def places(level_sizes: Sequence[int], rank: int) -> Iterator[int]:
 
 
 def pairs(level_sizes: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Links that are measured alone, as first rank, second rank and level: all pairs of an
-    innermost domain of up to eight, neighbours of a larger one; on outer levels same-placed ranks
-    of neighbouring domains."""
+    """Links that are measured alone, as sending rank, receiving rank and level: all pairs of up to
+    eight members of a domain, neighbours of more; on outer levels same-placed ranks, both ways, for
+    routes can differ."""
     found = []
     inside = 1
     for level, size in enumerate(level_sizes):
         domain = inside * size
         for first in range(0, prod(level_sizes), domain):
             starts = range(first, first + domain, inside)
-            for low, high in _pairs_of(list(starts), all_of_them=level == 0 and size <= 8):
-                found += [(low + k, high + k, level) for k in range(inside)]
+            for low, high in _pairs_of(list(starts)):
+                ways = [(low, high)] if level == 0 else [(low, high), (high, low)]
+                found += [(a + k, b + k, level) for a, b in ways for k in range(inside)]
         inside = domain
     return found
 
 
-def _pairs_of(starts: list[int], *, all_of_them: bool) -> list[tuple[int, int]]:
-    if all_of_them:
-        return [(a, b) for i, a in enumerate(starts) for b in starts[i + 1 :]]
-    return list(pairwise(starts))
+def _pairs_of(starts: list[int]) -> list[tuple[int, int]]:
+    return list(combinations(starts, 2) if len(starts) <= FULLY_PAIRED else pairwise(starts))
