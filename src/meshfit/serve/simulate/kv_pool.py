@@ -17,24 +17,20 @@ class KvPool:
 
     Attributes:
         capacity_blocks, block_tokens: how many blocks there are, and the size of one.
-        own_tokens: tokens in blocks that requests hold for themselves.
-        sequences: requests that hold blocks.
+        held_tokens: tokens that requests hold, shared ones counted once.
+        surely_free_tokens: tokens that requests can add together, however full their last blocks
+            are; negative where only counting can tell.
         prefixes: segments that requests share.
     """
 
-    __slots__ = ("block_tokens", "capacity_blocks", "own_tokens", "prefixes", "sequences")
+    __slots__ = ("block_tokens", "capacity_blocks", "held_tokens", "prefixes", "surely_free_tokens")
 
     def __init__(self, *, capacity_blocks: int, block_tokens: int) -> None:
         self.capacity_blocks = capacity_blocks
         self.block_tokens = block_tokens
-        self.own_tokens = 0.0
-        self.sequences = 0
+        self.held_tokens = 0.0
+        self.surely_free_tokens = float(capacity_blocks * block_tokens)
         self.prefixes = PrefixCache()
-
-    @property
-    def held_tokens(self) -> float:
-        """Tokens that requests hold, shared ones counted once."""
-        return self.own_tokens + self.prefixes.used_blocks * self.block_tokens
 
     def blocks_of(self, tokens: float) -> int:
         """Blocks that ``tokens`` of one request fill."""
@@ -42,14 +38,9 @@ class KvPool:
 
     def shared_tokens(self, request: Request) -> int:
         """Tokens of a request that lie in shared blocks."""
+        if not request.shared_segments:
+            return 0
         return request.shared_segments * self._segment_blocks(request) * self.block_tokens
-
-    def surely_free_tokens(self) -> float:
-        """Tokens that requests can add together, however full their last blocks are; negative where
-        only counting can tell."""
-        blocks = self.capacity_blocks - self.prefixes.used_blocks
-        wasted = self.sequences * (self.block_tokens - 1)
-        return blocks * self.block_tokens - self.own_tokens - wasted
 
     def fits(self, own_contexts: Iterable[float], *, more_shared_blocks: int = 0) -> bool:
         """Whether requests of these own tokens fit, and so many blocks more of shared segments."""
@@ -70,35 +61,44 @@ class KvPool:
 
     def hold(self, request: Request, context_tokens: float, *, segments: int = 0) -> None:
         """A request takes blocks for its context, sharing its leading ``segments``."""
+        woken_blocks = self.idle_blocks_of(request, segments) if segments else 0
         for key in request.prefix[:segments]:
             self.prefixes.use(key)
         request.shared_segments = segments
-        self.own_tokens += context_tokens - self.shared_tokens(request)
-        self.sequences += 1
+        own_tokens = context_tokens - self.shared_tokens(request)
+        self._take(own_tokens + woken_blocks * self.block_tokens)
+        self.surely_free_tokens -= self.block_tokens - 1
         self._evict()
 
     def publish(self, request: Request) -> None:
-        """A computed prompt's segments become shared ones, up to the first that already is."""
-        blocks = self._segment_blocks(request)
+        """A computed prompt's segments become shared ones, up to the first that already is. It holds
+        as many tokens as before."""
         for key in request.prefix[request.shared_segments :]:
-            if not self.prefixes.publish(key, blocks):
+            if not self.prefixes.publish(key, self._segment_blocks(request)):
                 return
             request.shared_segments += 1
-            self.own_tokens -= blocks * self.block_tokens
 
     def release(self, request: Request, context_tokens: float) -> None:
         """A request gives up its blocks; shared ones stay while there is room."""
-        self.own_tokens -= context_tokens - self.shared_tokens(request)
-        self.sequences -= 1
-        for key in request.prefix[: request.shared_segments]:
-            self.prefixes.leave(key)
-        request.shared_segments = 0
+        tokens = context_tokens
+        if request.shared_segments:
+            segments, used_before = request.shared_segments, self.prefixes.used_blocks
+            tokens -= self.shared_tokens(request)
+            for key in request.prefix[:segments]:
+                self.prefixes.leave(key)
+            tokens += (used_before - self.prefixes.used_blocks) * self.block_tokens
+            request.shared_segments = 0
+        self._take(-tokens)
+        self.surely_free_tokens += self.block_tokens - 1
 
     def grow(self, tokens: float) -> None:
         """Requests that hold blocks add ``tokens`` together."""
-        self.own_tokens += tokens
-        if self.prefixes.idle_blocks:
-            self._evict()
+        self._take(tokens)
+        self._evict()
+
+    def _take(self, tokens: float) -> None:
+        self.held_tokens += tokens
+        self.surely_free_tokens -= tokens
 
     def _segment_blocks(self, request: Request) -> int:
         return request.segment_tokens // self.block_tokens
@@ -106,5 +106,4 @@ class KvPool:
     def _evict(self) -> None:
         """Idle segments make room for what requests may hold at most."""
         if self.prefixes.idle_blocks:
-            free = max(0, int(self.surely_free_tokens())) // self.block_tokens
-            self.prefixes.shrink(free)
+            self.prefixes.shrink(max(0, int(self.surely_free_tokens)) // self.block_tokens)
