@@ -73,7 +73,10 @@ class KvPool:
     def publish(self, request: Request) -> None:
         """A computed prompt's segments become shared ones, up to the first that already is. It holds
         as many tokens as before."""
-        for key in request.prefix[request.shared_segments :]:
+        if not request.prefix:
+            return
+        whole = request.prompt_tokens // request.segment_tokens
+        for key in request.prefix[request.shared_segments : whole]:
             if not self.prefixes.publish(key, self._segment_blocks(request)):
                 return
             request.shared_segments += 1

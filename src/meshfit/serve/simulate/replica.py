@@ -145,7 +145,7 @@ class Replica:
     def _begin(self, now_s: float) -> None:
         """At a boundary: chooses the next activity."""
         preempted = self._make_room(now_s) if self._decoding else False
-        chunks = [] if preempted else self._chunks(now_s)
+        chunks = self._chunks(now_s, admits=not preempted)
         if chunks:
             self._begin_prefill(chunks, now_s)
         elif self._decoding:
@@ -153,8 +153,8 @@ class Replica:
         else:
             self._activity, self.ends_s = None, math.inf
 
-    def _chunks(self, now_s: float) -> list[tuple[_Sequence, int]]:
-        """Prompts, or parts of them, that go into the next step; admits whom there is room for."""
+    def _chunks(self, now_s: float, *, admits: bool) -> list[tuple[_Sequence, int]]:
+        """Prompts, or parts of them, that go into the next step, also of those that it ``admits``."""
         if not self._prefilling and not self._waiting:
             return []
         scheduler = self._scheduler
@@ -167,7 +167,7 @@ class Replica:
             if (taken := min(left, scheduler.token_budget, budget)) > 0:
                 chunks.append((sequence, taken))
                 budget -= taken
-        while budget > 0 and self._waiting and self._can_admit_first():
+        while admits and budget > 0 and self._waiting and self._can_admit_first():
             sequence = self._admit(heapq.heappop(self._waiting)[1], now_s)
             self._prefilling.append(sequence)
             left = sequence.target_tokens - sequence.computed_tokens
