@@ -16,6 +16,7 @@ from meshfit.cli.jobs import (
 from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.funnel.check.checking import EXIT_CODES, check_document, engine_documents
+from meshfit.funnel.check.measured import measured_document, tokens_per_s
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.report.check import check_view
@@ -38,6 +39,15 @@ def check(
         ),
     ] = None,
     rank_order: RankOrderText = None,
+    measured: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="A throughput that you saw, e.g. '840 tokens/s/GPU': its MFU, and whether it is far "
+            "below what the layout should do.",
+            show_default=False,
+        ),
+    ] = None,
     assume: AssumeText = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
@@ -60,7 +70,11 @@ def check(
     read = read_for(None)
     if read.layout is None:
         raise InputError("no layout to check: give `layout:` in the job or --layout tp=4,pp=2")
+    seen = None if measured is None else tokens_per_s(measured, read)
     document = check_document(read, read.layout)
+    if seen is not None and document["time"] is not None:
+        step_time = document["interval"]["step_time"]
+        document["measured"] = measured_document(read, read.layout, seen, step_time)
     others = [*read.other_engines, *(engine or [])]
     if others:
         document["engines"] = engine_documents(read_for, [read.profile.name, *others])

@@ -28,6 +28,8 @@ def check_view(document: Mapping[str, Any], *, groups: bool = False) -> Renderab
         parts.append(engines_table(document["engines"]))
     if document.get("calibration"):
         parts.append(calibration_view(document["calibration"]))
+    if document.get("measured"):
+        parts += _measured(document["measured"])
     parts += [Text(f"• {line}") for line in (*document["advice"], *document["notes"])]
     if groups and document.get("groups"):
         parts.append(_groups_table(document["groups"]))
@@ -110,6 +112,22 @@ def _time_table(document: Mapping[str, Any]) -> Table:
         if term != "step" and seconds:
             table.add_row(term, format_duration(seconds))
     return table
+
+
+def _measured(measured: Mapping[str, Any]) -> list[Text]:
+    """What was seen beside what is predicted; where it is far slower, the links it goes over."""
+    mfu = "" if measured["mfu"] is None else f", MFU {format_percent(measured['mfu'])}"
+    lines = [
+        Text(
+            f"measured: {measured['tokens_per_s']:,.0f} tokens/s in all, "
+            f"{measured['tokens_per_s_per_accelerator']:,.0f} an accelerator{mfu}; "
+            f"{format_percent(measured['of_predicted'])} of the prediction"
+        )
+    ]
+    if measured["suspicion"] is not None:
+        lines.append(Text(measured["suspicion"], style="bold red"))
+        lines += [Text(f"  {link}") for link in measured["links"]]
+    return lines
 
 
 def _groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
