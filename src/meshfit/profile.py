@@ -81,6 +81,8 @@ class ServingOptions:
         max_batched_tokens: token budget of one step.
         max_sequences: requests that are computed at once on one attention group.
         graph_bytes: of captured CUDA graphs, a rank.
+        large_device_bytes: devices with less memory get ``small_batched_tokens`` and
+            ``small_sequences`` instead.
     """
 
     memory_policy: MemoryPolicy
@@ -90,6 +92,9 @@ class ServingOptions:
     max_batched_tokens: int
     max_sequences: int
     graph_bytes: int
+    large_device_bytes: int
+    small_batched_tokens: int
+    small_sequences: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +118,8 @@ class EngineProfile:
         cp_method: how context parallelism exchanges where a layout does not say; ``none``: the
             engine decides.
         cp_methods: the exchanges it runs.
+        ring_gradients_in_fp32: whether gradients of keys go round a ring in fp32
+            (``torch.distributed.tensor.experimental``'s context parallelism).
         expert_fold: mesh axes whose ranks expert parallelism divides, outermost first.
         vocabulary_multiple: the vocabulary is padded to a multiple of this; 1: it is not padded.
         vocabulary_multiple_per_rank: whether that multiple is of every tensor-parallel rank's part.
@@ -200,6 +207,7 @@ class EngineProfile:
     offload: tuple[str, ...] = ("none",)
     cp_method: str = "none"
     cp_methods: tuple[str, ...] = ("none", "ring", "all_gather", "all_to_all")
+    ring_gradients_in_fp32: bool = False
     expert_fold: tuple[str, ...] = ("dp_shard", "cp", "tp")
     vocabulary_multiple: int = 1
     vocabulary_multiple_per_rank: bool = False

@@ -75,6 +75,9 @@ SERVING = ServingOptions(
     max_batched_tokens=8192,
     max_sequences=1024,
     graph_bytes=2 * 2**30,
+    large_device_bytes=70 * 2**30,
+    small_batched_tokens=2048,
+    small_sequences=256,
 )
 """``mem_fraction_static`` of a server on 80 GB and more (``server_args.py`` works it out from the chunk
 and the graphs; 0.84 to 0.9 in logs), a radix cache of single tokens, its chunk of a prefill.

@@ -62,6 +62,9 @@ SERVING = ServingOptions(
     max_batched_tokens=8192,
     max_sequences=2048,
     graph_bytes=2**30,
+    large_device_bytes=70 * 2**30,
+    small_batched_tokens=8192,
+    small_sequences=2048,
 )
 """``KvCacheConfig.free_gpu_memory_fraction`` and ``tokens_per_block``, ``max_num_tokens`` and
 ``max_batch_size`` of ``LlmArgs``; pages behind a window are freed (``max_attention_window``)."""

@@ -86,6 +86,9 @@ SERVING = ServingOptions(
     max_batched_tokens=8192,
     max_sequences=1024,
     graph_bytes=2**30,
+    large_device_bytes=70 * 2**30,
+    small_batched_tokens=2048,
+    small_sequences=256,
 )
 """Defaults of its server on accelerators of 70 GiB and more (``engine/arg_utils.py``); fraction and
 page of ``config/cache.py``. Pages behind a window are freed by its hybrid cache manager

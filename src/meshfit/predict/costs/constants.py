@@ -49,17 +49,18 @@ class TimeConstants:
 @cache
 def shipped_constants() -> TimeConstants:
     """Those of the step: ``constants.csv``."""
-    return _read(FILE)
+    return read_constants(FILE)
 
 
 @cache
 def link_constants() -> TimeConstants:
     """Those of collectives alone, as nccl-tests measures them: ``links.csv``."""
-    return _read(LINKS_FILE)
+    return read_constants(LINKS_FILE)
 
 
-def _read(file: str) -> TimeConstants:
-    text = files("meshfit.predict.costs").joinpath(file).read_text(encoding="utf-8")
+def read_constants(file: str, package: str = "meshfit.predict.costs") -> TimeConstants:
+    """The constants of a file that a package ships."""
+    text = files(package).joinpath(file).read_text(encoding="utf-8")
     return TimeConstants(
         {
             row["name"]: Constant(

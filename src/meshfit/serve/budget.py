@@ -1,0 +1,76 @@
+"""What an engine may take of a device and put into a step, as a job says it or by its own defaults."""
+
+from dataclasses import dataclass
+
+from meshfit.cluster.topology import AcceleratorSpec
+from meshfit.errors import InputError
+from meshfit.profile import EngineProfile, MemoryPolicy, ServingOptions
+
+MOST_OF_DEVICE = 0.95
+"""What is never recommended beyond: graphs, kernels and other processes are not all foreseen
+(vllm#57475: 0.98 passes the engine's own check and dies when graphs are captured)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingBudget:
+    """Budgets of one attention group's rank.
+
+    Attributes:
+        memory_policy, memory_fraction: see ``profile.MemoryPolicy``.
+        cache_element_bytes: of one element of the KV cache.
+        page_tokens, frees_behind_window, graph_bytes: see ``profile.ServingOptions``.
+        step_tokens: token budget of a step.
+        max_sequences: requests computed at once.
+    """
+
+    memory_policy: MemoryPolicy
+    memory_fraction: float
+    cache_element_bytes: float
+    page_tokens: int
+    frees_behind_window: bool
+    step_tokens: int
+    max_sequences: int
+    graph_bytes: int
+
+
+def serving_budget(
+    profile: EngineProfile,
+    accelerator: AcceleratorSpec,
+    *,
+    memory_fraction: float | None = None,
+    cache_element_bytes: float = 2.0,
+    step_tokens: int | None = None,
+    max_sequences: int | None = None,
+) -> ServingBudget:
+    """What is given, and the engine's defaults on such a device for the rest.
+
+    Raises:
+        InputError: the engine does not serve.
+    """
+    options = serving_options(profile)
+    is_small = accelerator.memory_bytes < options.large_device_bytes
+    tokens = options.small_batched_tokens if is_small else options.max_batched_tokens
+    sequences = options.small_sequences if is_small else options.max_sequences
+    return ServingBudget(
+        memory_policy=options.memory_policy,
+        memory_fraction=memory_fraction or options.memory_fraction,
+        cache_element_bytes=cache_element_bytes,
+        page_tokens=options.page_tokens,
+        frees_behind_window=options.frees_behind_window,
+        step_tokens=step_tokens or tokens,
+        max_sequences=max_sequences or sequences,
+        graph_bytes=options.graph_bytes,
+    )
+
+
+def serving_options(profile: EngineProfile) -> ServingOptions:
+    """Budgets of a serving engine.
+
+    Raises:
+        InputError: the engine does not serve.
+    """
+    if profile.serving is None:
+        raise InputError(
+            f"engine {profile.name} trains and does not serve; vllm, sglang and tensorrt_llm do"
+        )
+    return profile.serving
