@@ -1,0 +1,357 @@
+"""A serving job: ``job.yaml`` with ``workload.kind: serving``, read and resolved."""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from meshfit.cluster.files import read_topology
+from meshfit.cluster.topology import Topology
+from meshfit.engines import engine_profile
+from meshfit.errors import InputError
+from meshfit.files import read_yaml_mapping, validate
+from meshfit.job.budget import positive_duration
+from meshfit.job.schema import Count, Number, Strict
+from meshfit.profile import EngineProfile
+from meshfit.serve.budget import MOST_OF_DEVICE
+from meshfit.serve.layout import Deployment, DisaggregatedLayout, ServingLayout
+from meshfit.serve.simulate.routing import Policy
+from meshfit.serve.simulate.speculation import SpeculationSpec
+from meshfit.serve.traffic import Arrivals, LengthSpec, Metric, Target, TrafficSpec
+from meshfit.units import parse_duration
+from meshfit.workload.config_file import is_folder
+from meshfit.workload.model import ModelSpec
+from meshfit.workload.models import catalogue, read_model
+
+Quantity = str | Number
+CacheType = Literal["auto", "fp8"]
+WeightType = Literal["auto", "fp8", "awq", "gptq", "gptq_int8"]
+
+_QUANTIZATION: dict[str, dict[str, Any]] = {
+    "fp8": {"quant_method": "fp8"},
+    "awq": {"quant_method": "awq", "bits": 4, "group_size": 128},
+    "gptq": {"quant_method": "gptq", "bits": 4, "group_size": 128},
+    "gptq_int8": {"quant_method": "gptq", "bits": 8, "group_size": 128},
+}
+"""``quantization_config`` as the usual checkpoints of each kind have it."""
+
+_RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*/\s*(s|min|h)\s*")
+_PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
+_AUTO = re.compile(r"\s*auto\s*x\s*(.+?)\s*", re.IGNORECASE)
+
+
+class LengthsFile(Strict):
+    median: Annotated[Number, Field(ge=1)]
+    p99: Annotated[Number, Field(ge=1)] | None = None
+
+
+class TrafficFile(Strict):
+    rate: Quantity | None = None
+    concurrency: Count | None = None
+    arrivals: Arrivals = "poisson"
+    burstiness: Annotated[Number, Field(gt=0)] = 1.0
+    prompt: LengthsFile | Count | None = None
+    output: LengthsFile | Count | None = None
+    shared_prefix: Annotated[int, Field(ge=0, strict=True)] = 0
+    trace: str | None = None
+
+
+class QuantizationFile(Strict):
+    weights: WeightType = "auto"
+    kv_cache: CacheType = "auto"
+
+
+class SpeculationFile(Strict):
+    draft_tokens: Annotated[int, Field(ge=1, le=64, strict=True)]
+    acceptance: Annotated[Number, Field(ge=0, le=1)]
+
+
+class ServingWorkloadFile(Strict):
+    kind: Literal["serving"]
+    traffic: TrafficFile
+    targets: dict[Metric, dict[str, Quantity]] = Field(default={})
+    quantization: QuantizationFile = QuantizationFile()
+    speculation: SpeculationFile | None = None
+
+
+class ServingLayoutFile(Strict):
+    replicas: Count = 1
+    tp: Count = 1
+    pp: Count = 1
+    ep: Count = 1
+    attention_dp: Count = 1
+
+
+class TwoPoolsFile(Strict):
+    prefill: ServingLayoutFile
+    decode: ServingLayoutFile
+
+
+class ServingEngineFile(Strict):
+    """Settings of the engine; what is left out is its own default."""
+
+    memory_fraction: Annotated[Number, Field(gt=0, le=1)] | None = None
+    max_sequences: Count | None = None
+    max_batched_tokens: Count | None = None
+
+
+class ServingRunFile(Strict):
+    requests: Count = 2000
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    routing: Policy = "round_robin"
+    shortlist: Count = 3
+    ready: Quantity = "10 min"
+    deadline: Quantity = "5 min"
+
+
+class ServingJobFile(Strict):
+    schema_version: Literal[1]
+    name: str | None = None
+    model: str
+    workload: ServingWorkloadFile
+    cluster: str | dict[str, Any] = "here"
+    engine: str | list[str] = "vllm"
+    serving: ServingEngineFile = ServingEngineFile()
+    layout: ServingLayoutFile | TwoPoolsFile | None = None
+    layouts: list[ServingLayoutFile | TwoPoolsFile] = Field(default=[])
+    run: ServingRunFile = ServingRunFile()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRunSpec:
+    """How simulations and real benchmarks are done.
+
+    Attributes:
+        requests: drawn of the traffic, with ``seed``.
+        shortlist: most layouts that ``serve fit`` runs.
+        ready_s: that a server may take to answer; deadline_s: that one request may take.
+    """
+
+    requests: int
+    seed: int
+    routing: Policy
+    shortlist: int
+    ready_s: float
+    deadline_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingJob:
+    """One serving job, read and resolved.
+
+    Attributes:
+        weights: a folder with the model's weights; None where there are none.
+        targets: latencies that must be met together; none where nothing is asked.
+        cache_element_bytes: of one element of the KV cache; None: as the model computes.
+        topology: where it is to run; None where the fewest accelerators are to be found
+            (``cluster: auto x NAME``), which ``accelerator`` names.
+        profiles: of the engines that are considered.
+        memory_fraction, max_sequences, step_tokens: None: the engine's default.
+        layout: the one to simulate or to bench; layouts: those that ``serve fit`` is told to run.
+    """
+
+    name: str
+    model: ModelSpec
+    weights: Path | None
+    traffic: TrafficSpec
+    targets: tuple[Target, ...]
+    cache_element_bytes: float | None
+    speculation: SpeculationSpec | None
+    topology: Topology | None
+    accelerator: str
+    profiles: tuple[EngineProfile, ...]
+    memory_fraction: float | None
+    max_sequences: int | None
+    step_tokens: int | None
+    layout: Deployment | None
+    layouts: tuple[Deployment, ...]
+    run: ServingRunSpec
+
+
+def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
+    """The serving job that ``path`` (a file, or a folder with a job.yaml) describes.
+
+    Args:
+        layout: ``replicas=2,tp=4``: overrides keys of the job's layout.
+
+    Raises:
+        InputError: anything wrong in the file or in what it names.
+    """
+    path = path / "job.yaml" if is_folder(path) else path
+    document = read_yaml_mapping(path)
+    _require_serving(document, path)
+    file = validate(ServingJobFile, document, str(path))
+    base = path.resolve().parent
+    model = _quantized(read_model(file.model, base), file.workload.quantization.weights)
+    topology, accelerator = _cluster(file.cluster, base)
+    engines = [file.engine] if isinstance(file.engine, str) else file.engine
+    return ServingJob(
+        name=file.name or (base.name if path.stem == "job" else path.stem),
+        model=model,
+        weights=_weights(file.model, base),
+        traffic=_traffic(file.workload.traffic, base),
+        targets=_targets(file.workload.targets),
+        cache_element_bytes=1.0 if file.workload.quantization.kv_cache == "fp8" else None,
+        speculation=_speculation(file.workload.speculation),
+        topology=topology,
+        accelerator=accelerator,
+        profiles=tuple(engine_profile(name) for name in engines),
+        memory_fraction=_memory_fraction(file.serving.memory_fraction),
+        max_sequences=file.serving.max_sequences,
+        step_tokens=file.serving.max_batched_tokens,
+        layout=_layout_asked(file.layout, layout),
+        layouts=tuple(_layout(one) for one in file.layouts),
+        run=_run(file.run),
+    )
+
+
+def _require_serving(document: dict[str, Any], path: Path) -> None:
+    workload = document.get("workload")
+    kind = workload.get("kind", "training") if isinstance(workload, dict) else None
+    if kind != "serving":
+        raise InputError(
+            f"{path} describes {kind or 'no workload'}, not serving; write workload: {{kind: serving, "
+            f"traffic: {{rate: 20/s, prompt: {{median: 900, p99: 8000}}, output: 200}}}}"
+        )
+
+
+def _quantized(model: ModelSpec, weights: str) -> ModelSpec:
+    """The model with weights stored as asked for; ``auto``: as its config says."""
+    if weights == "auto":
+        return model
+    return replace(model, config={**model.config, "quantization_config": _QUANTIZATION[weights]})
+
+
+def _weights(model: str, base: Path) -> Path | None:
+    if model.lower() in catalogue():
+        return None
+    folder = base / Path(model).expanduser()
+    return folder if is_folder(folder) and any(folder.glob("*.safetensors")) else None
+
+
+def _cluster(value: str | dict[str, Any], base: Path) -> tuple[Topology | None, str]:
+    """The cluster, None where the fewest accelerators are to be found; and the accelerator's name."""
+    if isinstance(value, str) and (match := _AUTO.fullmatch(value)):
+        name = match.group(1)
+        return None, read_topology(f"1 {name}", base).accelerator.name
+    topology = read_topology(value, base)
+    return topology, topology.accelerator.name
+
+
+def _traffic(file: TrafficFile, base: Path) -> TrafficSpec:
+    if file.trace is not None:
+        given = [key for key in ("rate", "prompt", "output") if getattr(file, key) is not None]
+        if given:
+            raise InputError(
+                f"traffic.trace says arrivals and lengths; leave out {', '.join(given)}"
+            )
+        anything = LengthSpec(median_tokens=1, p99_tokens=1)
+        return TrafficSpec(
+            prompt=anything, output=anything, arrivals="trace", trace=base / file.trace
+        )
+    if (file.rate is None) == (file.concurrency is None):
+        raise InputError(
+            "traffic takes one of rate (20/s: sent whatever the server does) and concurrency (so many "
+            "requests in flight)"
+        )
+    return TrafficSpec(
+        prompt=_lengths(file.prompt, "prompt"),
+        output=_lengths(file.output, "output"),
+        arrivals="closed" if file.concurrency else file.arrivals,
+        rate_per_s=None if file.rate is None else _rate_per_s(file.rate),
+        concurrency=file.concurrency,
+        burstiness=file.burstiness,
+        shared_prefix_tokens=file.shared_prefix,
+    )
+
+
+def _rate_per_s(value: Quantity) -> float:
+    if isinstance(value, str):
+        match = _RATE.fullmatch(value)
+        if match is None:
+            raise InputError(f"traffic.rate {value!r} is no rate; write it like 20/s")
+        value = float(match.group(1)) / parse_duration(f"1 {match.group(2)}")
+    if value <= 0:
+        raise InputError(f"traffic.rate {value:g} must be greater than 0")
+    return value
+
+
+def _lengths(value: LengthsFile | int | None, key: str) -> LengthSpec:
+    if value is None:
+        raise InputError(f"traffic.{key} is missing; write {{median: 900, p99: 8000}} or a length")
+    if isinstance(value, int):
+        return LengthSpec(median_tokens=value, p99_tokens=value)
+    p99 = value.median if value.p99 is None else value.p99
+    if p99 < value.median:
+        raise InputError(f"traffic.{key}: p99 {p99:g} is below the median {value.median:g}")
+    return LengthSpec(median_tokens=value.median, p99_tokens=p99)
+
+
+def _targets(file: dict[Metric, dict[str, Quantity]]) -> tuple[Target, ...]:
+    targets = []
+    for metric, limits in file.items():
+        for name, limit in limits.items():
+            match = _PERCENTILE.fullmatch(name)
+            if match is None or not 0 < float(match.group(1)) < 100:
+                raise InputError(f"targets.{metric}: {name!r} is no percentile; write p95: 500 ms")
+            limit_s = positive_duration(limit, f"targets.{metric}.{name}")
+            percentile = float(match.group(1))
+            targets.append(Target(metric=metric, percentile=percentile, limit_s=limit_s))
+    return tuple(targets)
+
+
+def _memory_fraction(value: float | None) -> float | None:
+    if value is not None and value > MOST_OF_DEVICE:
+        raise InputError(
+            f"serving.memory_fraction {value:g} leaves no room for graphs and other processes; at "
+            f"most {MOST_OF_DEVICE:g}"
+        )
+    return value
+
+
+def _speculation(file: SpeculationFile | None) -> SpeculationSpec | None:
+    if file is None:
+        return None
+    return SpeculationSpec(draft_tokens=file.draft_tokens, acceptance=file.acceptance)
+
+
+def _layout_asked(
+    file: ServingLayoutFile | TwoPoolsFile | None, text: str | None
+) -> Deployment | None:
+    """The job's layout with keys of ``--layout`` before it."""
+    if text is None:
+        return None if file is None else _layout(file)
+    if isinstance(file, TwoPoolsFile):
+        raise InputError(
+            "--layout changes one pool; the job has two (layout.prefill, layout.decode)"
+        )
+    pairs = dict(_pair(part) for part in text.split(",") if part.strip())
+    given = {} if file is None else file.model_dump()
+    return _layout(validate(ServingLayoutFile, given | pairs, "--layout"))
+
+
+def _pair(text: str) -> tuple[str, int]:
+    key, _, value = text.partition("=")
+    if not value.strip().isdigit():
+        raise InputError(f"--layout: {text.strip()!r} is not key=number; write replicas=2,tp=4")
+    return key.strip(), int(value)
+
+
+def _layout(file: ServingLayoutFile | TwoPoolsFile) -> Deployment:
+    if isinstance(file, TwoPoolsFile):
+        prefill, decode = (ServingLayout(**one.model_dump()) for one in (file.prefill, file.decode))
+        return DisaggregatedLayout(prefill=prefill, decode=decode)
+    return ServingLayout(**file.model_dump())
+
+
+def _run(file: ServingRunFile) -> ServingRunSpec:
+    return ServingRunSpec(
+        requests=file.requests,
+        seed=file.seed,
+        routing=file.routing,
+        shortlist=file.shortlist,
+        ready_s=positive_duration(file.ready, "run.ready"),
+        deadline_s=positive_duration(file.deadline, "run.deadline"),
+    )
