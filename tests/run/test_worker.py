@@ -167,7 +167,7 @@ def test_the_environment_of_the_run_is_recorded(measured: RunResult) -> None:
 
 
 def test_phases_follow_one_another(measured: RunResult) -> None:
-    assert list(measured.phases_s) == ["import", "init", "build", "first_step", "end"]
+    assert list(measured.phases_s) == ["import", "init", "build", "first_step", "train", "end"]
     assert sorted(measured.phases_s.values()) == list(measured.phases_s.values())
 
 

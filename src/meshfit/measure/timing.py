@@ -54,6 +54,11 @@ class CudaBoundaries:
         return float(begin.elapsed_time(end)) / 1000
 
 
+def boundaries_of(device_type: str) -> Boundaries:
+    """The marks of a type of device."""
+    return CudaBoundaries() if device_type == "cuda" else HostBoundaries()
+
+
 class StepClock:
     """Times every optimizer step of one rank, and how much of it went by waiting for input.
 
@@ -67,23 +72,27 @@ class StepClock:
     """
 
     def __init__(self, device: torch.device, boundaries: Boundaries | None = None) -> None:
-        default = CudaBoundaries() if device.type == "cuda" else HostBoundaries()
-        self._boundaries = boundaries or default
+        self._boundaries = boundaries or boundaries_of(device.type)
         self._steps: list[list[tuple[Any, Any]]] = []
         self._input_wait_s: list[float] = []
         self._begin: Any = None
         self._spans: list[tuple[Any, Any]] = []
-        self._waited_s = 0.0
+        self.input_waits: list[tuple[float, float]] = []
+        """Begin and end of each wait for data in the last step, by ``time.perf_counter``."""
+        self.host_steps: list[tuple[float, float]] = []
+        """When the host was in each step, by ``time.perf_counter``: for a timeline, not for speed."""
 
     @contextmanager
     def step(self) -> Iterator[None]:
         """One optimizer step. One that raises is not counted, nor is anything outside of steps."""
-        self._spans, self._waited_s = [], 0.0
+        self._spans, self.input_waits = [], []
+        begun_s = time.perf_counter()
         self._begin = self._boundaries.mark()
         yield
         self._spans.append((self._begin, self._boundaries.mark()))
         self._steps.append(self._spans)
-        self._input_wait_s.append(self._waited_s)
+        self._input_wait_s.append(sum(end - begin for begin, end in self.input_waits))
+        self.host_steps.append((begun_s, time.perf_counter()))
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -97,7 +106,7 @@ class StepClock:
         """A part of a step in which the host waits for its data; it counts as part of the step."""
         begin = time.perf_counter()
         yield
-        self._waited_s += time.perf_counter() - begin
+        self.input_waits.append((begin, time.perf_counter()))
 
     def step_s(self) -> tuple[float, ...]:
         """Seconds of every step so far, warm-up included. Waits for the device."""

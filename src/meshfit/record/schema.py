@@ -7,7 +7,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from meshfit.breakdown import MemoryBreakdown, Prediction
+from meshfit.breakdown import MemoryBreakdown, Prediction, TimeBreakdown
 from meshfit.cluster.topology import DeviceType, Topology
 from meshfit.mesh.spec import AXES, LayoutSpec
 from meshfit.workload.training import TrainingSpec
@@ -29,6 +29,18 @@ ParityKind = Literal["single_process", "reduced", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoutingGroups:
+    """How a layout's ranks share out the tokens that routers see.
+
+    ``sequences`` of a micro-batch of one data-parallel rank; ``shards`` that a sequence is cut into,
+    each another rank's.
+    """
+
+    sequences: int
+    shards: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRequest:
     """One launch under torchrun.
 
@@ -43,11 +55,15 @@ class RunRequest:
         judged_steps: first steps whose loss and gradient norm are judged.
         reference: folder of a finished reference run, None for the reference itself.
         track_memory: run one more step under the tensor tracker after the timed ones.
+        profile_steps: how many more steps run under the step recorder after the timed ones; what is
+            exposed and the timeline's details come from these, throughput never does.
         collective_timeout_s: how long one collective may wait.
         topology: where it runs, as ``topo --json`` says.
         hosts: name of the host that each rank must find itself on, by rank; empty where any will
             do.
         rank_order: axes of the mesh in the order that ranks are laid in, the outermost first.
+        routing_groups: of a reference, the layout whose ranks' limits on experts, and auxiliary
+            losses, it applies to its whole batch; None: its own micro-batches are what counts.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -67,11 +83,13 @@ class RunRequest:
     threads_per_rank: int = 1
     reference: str | None = None
     track_memory: bool = True
+    profile_steps: int = 0
     collective_timeout_s: float = 300.0
     compile: bool = False
     topology: dict[str, Any] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     rank_order: tuple[str, ...] = AXES
+    routing_groups: RoutingGroups | None = None
     prediction: Prediction | None = None
 
 
@@ -89,6 +107,22 @@ class ParameterGradient:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepProfile:
+    """Where one rank's profiled steps went, on average.
+
+    Attributes:
+        time: by the terms that predictions have; ``time.step`` is as long as the profiled step,
+            which recording makes longer than a timed one.
+        waiting_s: time without computation until the last rank joined a communication, all axes.
+        communication_s: time with any communication under way, hidden or not.
+    """
+
+    time: TimeBreakdown
+    waiting_s: float
+    communication_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankReport:
     """What one rank measured. Step times hold every step, warm-up included."""
 
@@ -101,6 +135,57 @@ class RankReport:
     resident_bytes: int | None = None
     """Peak resident set of the process, all libraries included."""
     stage: int = 0
+    profile: StepProfile | None = None
+    """None when no step was recorded."""
+    first_bad_loss: int | None = None
+    """First step whose loss was not finite on this rank, before any sum over ranks."""
+    dispatch_s: tuple[float, ...] = ()
+    """Of every step, time in which rows went to their experts (forward, and gradients of what experts
+    gave back), waiting for other ranks included; empty without expert parallelism."""
+    combine_s: tuple[float, ...] = ()
+    """The same of the way back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutingReport:
+    """What routers of a mixture of experts did, over all ranks. Tuples hold every step, warm-up
+    included, unless they say otherwise.
+
+    Attributes:
+        layers: numbers of the layers with experts.
+        tokens_per_expert: copies of tokens sent to each expert, dropped ones included, all layers
+            together; [steps][experts].
+        tokens_per_layer: the same of all steps together; [layers][experts].
+        imbalance: copies of the fullest expert over the mean, of the worst layer.
+        entropy: of a router's scores (made to add up to 1) for a token, in nats, the mean over tokens
+            and layers; a router without a preference has the logarithm of the number of experts.
+        dropped, padded: copies that found their expert full; places that were sent empty.
+        auxiliary_loss: mean over micro-batches of the unscaled loss; empty where there is none.
+        auxiliary_scope: what its means are over: ``rank``, the micro-batch of one data-parallel rank.
+        loss_by_route: mean loss of the tokens that weigh this expert most in the last layer that has
+            experts; None where there is no such token; [steps][experts].
+    """
+
+    layers: tuple[int, ...]
+    tokens_per_expert: tuple[tuple[int, ...], ...]
+    tokens_per_layer: tuple[tuple[int, ...], ...]
+    imbalance: tuple[float, ...]
+    entropy: tuple[float, ...]
+    dropped: tuple[int, ...]
+    padded: tuple[int, ...]
+    auxiliary_loss: tuple[float, ...] = ()
+    auxiliary_scope: Literal["rank"] | None = None
+    loss_by_route: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayedSteps:
+    """The judged steps run again with the reference's router choices, because some of a layout's own
+    were others (``differing_tokens``, summed over layers and steps)."""
+
+    losses: tuple[float, ...]
+    gradient_norms: tuple[float, ...]
+    differing_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,10 +199,14 @@ class RunResult:
     gradients: tuple[ParameterGradient, ...] = ()
     ranks: tuple[RankReport, ...]
     phases_s: dict[str, float] = field(default_factory=dict)
-    """Seconds from process start: import, init, build, first step, end."""
+    """Seconds from process start: import, init, build, first step, train (all timed steps), end."""
     environment: dict[str, Any] = field(default_factory=dict)
     sample_ids: tuple[tuple[int, ...], ...] = ()
     """Sample ids of each judged step, in global order."""
+    routing: RoutingReport | None = None
+    """None in a dense model."""
+    replayed: ReplayedSteps | None = None
+    """What parity is judged by, with ``gradients``, where router choices were replayed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +227,8 @@ class Parity:
     tolerance_gradient: float
     factor: str | None = None
     """A failing ratio that equals a known factor, in words."""
+    replayed_tokens: int | None = None
+    """Where it was judged with the reference's router choices: tokens whose own were others."""
     message: str = ""
 
 

@@ -10,17 +10,21 @@ The builders below arrange what ``compare`` has reduced; tables and page only sh
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any, NotRequired, TypedDict
 
 from meshfit.breakdown import Prediction
 from meshfit.compare.candidate import measured_candidate
+from meshfit.compare.stragglers import RankScore, rank_scores
 from meshfit.compare.timing import percentile
+from meshfit.compare.utilisation import Utilisation
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.campaign import Campaign
-from meshfit.record.schema import RankReport, Record, RunResult
+from meshfit.record.schema import RankReport, Record, RunResult, StepProfile
 
 SCHEMA_VERSION = 1
 DAY_S = 86_400.0
+_EXPOSED = "exposed."
 
 
 class SpreadDocument(TypedDict):
@@ -142,6 +146,19 @@ class PlanDocument(TypedDict):
     """The file of measured runs, factors by kind of term, and the ``order`` without them."""
 
 
+class ProfileDocument(TypedDict):
+    """Where profiled steps went, in seconds; these are longer than timed ones.
+
+    ``time`` has the keys of ``TimeBreakdown.as_json``, ``step`` being the profiled one; ``waiting``
+    is what a rank stood still until others joined, along all axes; ``communication`` is all of it,
+    hidden or not.
+    """
+
+    time: dict[str, float | None]
+    waiting: float
+    communication: float
+
+
 class RankDocument(TypedDict):
     """One rank of one candidate; ``step_time`` is None when no step was timed."""
 
@@ -152,6 +169,9 @@ class RankDocument(TypedDict):
     input_wait: SpreadDocument | None
     memory: dict[str, int | None] | None
     resident: int | None
+    profile: NotRequired[ProfileDocument | None]
+    score: NotRequired[dict[str, Any]]
+    """Keys of ``compare.stragglers.RankScore``, of the last repeat."""
 
 
 class CandidateDocument(TypedDict):
@@ -162,7 +182,11 @@ class CandidateDocument(TypedDict):
         tokens_per_s, step_time: medians over the timed steps of all repeats; a step lasts as long
             as its slowest rank.
         memory: keys of ``MemoryBreakdown.as_json`` of the rank with the highest total.
-        exposed: seconds a step by ``COLLECTIVE.AXIS``.
+        exposed: seconds of a profiled step by ``COLLECTIVE.AXIS``, the mean over ranks; ``profile``
+            has the other terms, the mean over ranks and repeats as well.
+        utilisation: keys of ``compare.utilisation.Utilisation``.
+        first_step: seconds from a process's start to the end of its first step, median of repeats.
+        stragglers: ranks that are much slower than others, or than they were.
         predicted: keys of ``Prediction.as_json``, written before the run.
         reason: why it won, tied or lost, in words.
         gradients: first-step gradient errors, the worst first.
@@ -181,6 +205,10 @@ class CandidateDocument(TypedDict):
     step_time_spread: SpreadDocument | None
     memory: dict[str, int | None] | None
     exposed: dict[str, float] | None
+    profile: NotRequired[ProfileDocument | None]
+    utilisation: NotRequired[dict[str, Any] | None]
+    first_step: NotRequired[float | None]
+    stragglers: NotRequired[list[int]]
     predicted: dict[str, Any] | None
     reason: str
     failure: dict[str, Any] | None
@@ -310,6 +338,7 @@ def candidate(
     warmup_steps: int,
     reason: str = "",
     baseline: bool = False,
+    utilisation: Utilisation | None = None,
     absent: Mapping[str, str] | None = None,
     worst_gradients: int = 12,
 ) -> CandidateDocument:
@@ -321,6 +350,9 @@ def candidate(
     results = [record.result for record in records if record.result is not None]
     timed = [r.result for r in records if r.result is not None and r.purpose == "measure"]
     shown = next(iter(timed or results), None)
+    reports = [report for result in timed for report in result.ranks]
+    profile = _profile([report.profile for report in reports if report.profile is not None])
+    scores = rank_scores(timed[-1].ranks, warmup_steps=warmup_steps) if timed else []
     rates = [measured.useful_tokens_per_step / seconds for seconds in measured.step_s]
     gradients = sorted(
         next((result.gradients for result in results if result.gradients), ()),
@@ -338,7 +370,13 @@ def candidate(
         "step_time": measured.step_time_s,
         "step_time_spread": spread(measured.step_s),
         "memory": measured.memory.as_json() if measured.memory else None,
-        "exposed": None,
+        "exposed": _exposed(profile),
+        "profile": profile,
+        "utilisation": asdict(utilisation) if utilisation else None,
+        "first_step": _median(
+            [r.phases_s["first_step"] for r in timed if "first_step" in r.phases_s]
+        ),
+        "stragglers": [score.rank for score in scores if score.is_straggler],
         "predicted": measured.predicted.as_json() if measured.predicted else None,
         "reason": reason,
         "failure": asdict(measured.failure) if measured.failure else None,
@@ -346,27 +384,32 @@ def candidate(
         "losses": list(shown.losses) if shown else [],
         "gradient_norms": list(shown.gradient_norms) if shown else [],
         "gradients": [asdict(gradient) for gradient in gradients[:worst_gradients]],
-        "ranks": ranks(timed, warmup_steps),
+        "ranks": ranks(timed, warmup_steps, scores),
         "absent": dict(absent or {}),
         "folder": records[0].folder,
     }
 
 
-def ranks(results: Sequence[RunResult], warmup_steps: int) -> list[RankDocument]:
+def ranks(
+    results: Sequence[RunResult], warmup_steps: int, scores: Sequence[RankScore] = ()
+) -> list[RankDocument]:
     """Every rank over all repeats, in rank order."""
     reports: dict[int, list[RankReport]] = {}
     for result in results:
         for report in result.ranks:
             reports.setdefault(report.rank, []).append(report)
-    return [_rank(reports[rank], warmup_steps) for rank in sorted(reports)]
+    score_of = {score.rank: score for score in scores}
+    return [_rank(reports[rank], warmup_steps, score_of.get(rank)) for rank in sorted(reports)]
 
 
-def _rank(repeats: Sequence[RankReport], warmup_steps: int) -> RankDocument:
+def _rank(
+    repeats: Sequence[RankReport], warmup_steps: int, score: RankScore | None
+) -> RankDocument:
     last = repeats[-1]
     resident = [report.resident_bytes for report in repeats if report.resident_bytes is not None]
     memories = [report.memory for report in repeats if report.memory is not None]
     fullest = max(memories, key=lambda memory: memory.total, default=None)
-    return {
+    document: RankDocument = {
         "rank": last.rank,
         "host": last.host,
         "stage": last.stage,
@@ -374,7 +417,44 @@ def _rank(repeats: Sequence[RankReport], warmup_steps: int) -> RankDocument:
         "input_wait": spread([s for report in repeats for s in report.input_wait_s[warmup_steps:]]),
         "memory": fullest.as_json() if fullest else None,
         "resident": max(resident, default=None),
+        "profile": _profile([one.profile for one in repeats if one.profile is not None]),
     }
+    if score is not None:
+        document["score"] = asdict(score)
+    return document
+
+
+def _profile(profiles: Sequence[StepProfile]) -> ProfileDocument | None:
+    """The mean of profiles, term by term; None without any."""
+    if not profiles:
+        return None
+    times = [profile.time.as_json() for profile in profiles]
+    return {
+        "time": {name: _mean_of(name, times) for name in dict.fromkeys(chain(*times))},
+        "waiting": statistics.fmean(profile.waiting_s for profile in profiles),
+        "communication": statistics.fmean(profile.communication_s for profile in profiles),
+    }
+
+
+def _mean_of(name: str, times: Sequence[Mapping[str, float | None]]) -> float | None:
+    """The mean of a term; a rank without a certain exposed collective has 0 s of it."""
+    absent = 0.0 if name.startswith(_EXPOSED) else None
+    values = [value for time in times if (value := time.get(name, absent)) is not None]
+    return statistics.fmean(values) if values else None
+
+
+def _exposed(profile: ProfileDocument | None) -> dict[str, float] | None:
+    if profile is None:
+        return None
+    return {
+        name.removeprefix(_EXPOSED): seconds
+        for name, seconds in profile["time"].items()
+        if name.startswith(_EXPOSED) and seconds is not None
+    }
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
 
 
 def spread(values: Sequence[float]) -> SpreadDocument | None:

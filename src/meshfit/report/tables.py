@@ -22,6 +22,7 @@ from meshfit.report.documents import (
     SpaceDocument,
     ViolationDocument,
 )
+from meshfit.report.profiles import profile_table
 from meshfit.units import format_count, format_duration, format_percent
 
 _VERDICT_STYLES = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "invalid": "red"}
@@ -269,8 +270,13 @@ def _example(example: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def fit_view(document: FitDocument) -> RenderableType:
-    """Notes, the winner with its reason, every candidate, and why each stands where it does."""
-    return Group(*notes(document), headline(document), fit_table(document), reasons(document))
+    """Notes, the winner with its reason, every candidate, where their steps go, and why each stands
+    where it does."""
+    profiled = [row for row in document["candidates"] if row.get("profile") is not None]
+    profile = [profile_table(profiled)] if profiled else []
+    return Group(
+        *notes(document), headline(document), fit_table(document), *profile, reasons(document)
+    )
 
 
 def notes(document: FitDocument) -> list[RenderableType]:

@@ -33,6 +33,7 @@ def report_of_rank(
         else None,
         resident_bytes=peak_resident_bytes(),
         stage=model.stage_ids[0],
+        first_bad_loss=trainer.first_bad_loss(),
     )
 
 

@@ -2,7 +2,8 @@
 
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ import torch
 from meshfit.errors import InputError
 from meshfit.measure.environment import run_environment
 from meshfit.measure.resident import reset_device_peak
-from meshfit.record.files import RESULT_NAME, write_result
+from meshfit.measure.timeline.chrome import chrome_trace
+from meshfit.record.files import RESULT_NAME, write_json_atomically, write_result
 from meshfit.record.heartbeat import FINISHED_PHASE, HeartbeatWriter
-from meshfit.record.schema import ParameterGradient, RunRequest, RunResult
+from meshfit.record.schema import ParameterGradient, RankReport, RunRequest, RunResult
 from meshfit.run.faults import fault_at
 from meshfit.run.gradients import compare_gradients, has_gradients, save_gradients
 from meshfit.run.mesh import build_mesh
 from meshfit.run.parallelize import RankModel, build_rank_model, compute_dtype
 from meshfit.run.placement import require_placement
+from meshfit.run.profiling import TIMELINE_NAME, profiles_of, record_steps, timeline_of
 from meshfit.run.ranks import Rank, gather, join
 from meshfit.run.report import report_of_rank
 from meshfit.run.trainer import Trainer
@@ -100,11 +103,13 @@ class Session:
 
         gradients = self._run_steps(trainer, model, rank)
         losses, norms = trainer.losses(), trainer.gradient_norms()
+        self._phases.end("train")
         reports = gather(
             report_of_rank(
                 rank.rank, model, trainer, rank.device, track_memory=request.track_memory
             )
         )
+        reports = self._profile(trainer, model, rank, reports)
         self._phases.end("end")
         return RunResult(
             losses=tuple(losses),
@@ -144,9 +149,9 @@ class Session:
         gradients: tuple[ParameterGradient, ...] = ()
         for step in range(self._num_steps):
             self._heartbeat.beat("train", step)
-            is_broken = fault_at(rank.rank, "train", step)
-            self._heartbeat.beat("train", step, waiting=True)
             with trainer.clock.step():
+                is_broken = fault_at(rank.rank, "train", step)
+                self._heartbeat.beat("train", step, waiting=True)
                 trainer.accumulate_gradients(step, loss_factor=math.nan if is_broken else 1.0)
                 if step == 0:
                     with trainer.clock.pause():
@@ -156,6 +161,34 @@ class Session:
                 self._phases.end("first_step")
                 reset_device_peak(rank.device)  # that step also held the reference's gradients
         return gradients
+
+    def _profile(
+        self, trainer: Trainer, model: RankModel, rank: Rank, reports: Sequence[RankReport]
+    ) -> list[RankReport]:
+        """``reports`` (on rank 0) with where the time of recorded steps went; writes the timeline."""
+        request = self._request
+
+        def before_step(step: int) -> None:
+            self._heartbeat.beat("profile", step)
+            fault_at(rank.rank, "profile", step)
+            self._heartbeat.beat("profile", step, waiting=True)
+
+        traces = record_steps(
+            trainer, model, rank, count=request.profile_steps, before_step=before_step
+        )
+        timelines = gather(
+            timeline_of(rank.rank, trainer, traces, self._phases.ended_s, self._num_steps)
+        )
+        if not timelines:
+            return []
+        document = chrome_trace(timelines)
+        write_json_atomically(self._folder / TIMELINE_NAME, document, durable=False)
+        if not request.profile_steps:
+            return list(reports)
+        found = profiles_of(timelines, request.layout)
+        return [
+            replace(report, profile=profile) for report, profile in zip(reports, found, strict=True)
+        ]
 
     def _judge_gradients(self, trainer: Trainer, model: RankModel) -> tuple[ParameterGradient, ...]:
         """Keep the first gradients of a reference of one process; compare anyone else's with it."""

@@ -81,7 +81,12 @@ class Trainer:
         if not self._has_last or self.mesh.index("tp") > 0:
             losses.zero_()  # tensor-parallel ranks compute the same loss; other stages have none
         losses = self.mesh.sum_over_ranks(losses)
-        return (losses / self._layout.data_parallel_size).tolist()
+        return (losses / self._layout.gradient_ranks).tolist()
+
+    def first_bad_loss(self) -> int | None:
+        """First step whose loss was not finite on this rank, before any sum over ranks."""
+        bad = torch.stack(self._losses).isfinite().logical_not()
+        return int(bad.int().argmax()) if bad.any() else None
 
     def gradient_norms(self) -> list[float]:
         """Global gradient norm before clipping, of every step so far."""

@@ -8,6 +8,8 @@ from meshfit.cluster.document import topology_document
 from meshfit.compare.candidate import MeasuredCandidate
 from meshfit.compare.choose import Choice
 from meshfit.compare.parity import JUDGED_STEPS
+from meshfit.compare.utilisation import Utilisation, peak_of, utilisation
+from meshfit.errors import InputError
 from meshfit.funnel.sweep.sweep import SweepEnd, device_seconds
 from meshfit.job.spec import Job
 from meshfit.record.schema import Record, SweepPlan
@@ -28,12 +30,10 @@ CPU_NOTICE = (
 )
 OVERSUBSCRIBED_NOTICE = "Several ranks share a core, so step times are longer than on cores apart."
 
-_NOT_EXPOSED = "exposed communication is not measured by this version"
-ABSENT_ON_CPU = {
-    "mfu": "a CPU rank has no stated peak to hold a step against",
-    "exposed": _NOT_EXPOSED,
-}
-ABSENT_ON_CUDA = {"mfu": "MFU is not worked out by this version", "exposed": _NOT_EXPOSED}
+NO_PEAK_ON_CPU = "a CPU rank has no stated peak to hold a step against"
+NO_PEAK = "no dense peak of {accelerator} in {precision} is known; the achieved rate is in tokens/s"
+NOT_TIMED = "no step of this layout was timed"
+NOT_PROFILED = "no launch of this layout got as far as its profiled steps"
 
 
 def fit_document(
@@ -50,7 +50,7 @@ def fit_document(
         outcome="ok" if choice.winner else "no_winner",
         winner=_winner(job, choice),
         reason=choice.reason,
-        candidates=[_candidate(job, plan, c, choice, on_cpu) for c in candidates],
+        candidates=[_candidate(job, plan, c, choice) for c in candidates],
         notes=_notes(job, plan, end, on_cpu),
         job=_job(job, end),
         model=inventory(job.model, job.training.sequence_length),
@@ -81,15 +81,45 @@ def _winner(job: Job, choice: Choice) -> WinnerDocument | None:
 
 
 def _candidate(
-    job: Job, plan: SweepPlan, measured: MeasuredCandidate, choice: Choice, on_cpu: bool
+    job: Job, plan: SweepPlan, measured: MeasuredCandidate, choice: Choice
 ) -> CandidateDocument:
-    return candidate(
+    used, absent = _utilisation(job, measured)
+    document = candidate(
         measured.records,
         warmup_steps=job.run.warmup_steps,
         reason=choice.reasons[measured.layout.label],
         baseline=measured.layout.label == plan.baseline,
-        absent=ABSENT_ON_CPU if on_cpu else ABSENT_ON_CUDA,
+        utilisation=used,
+        absent={"mfu": absent} if absent else {},
     )
+    if document["exposed"] is None:
+        document["absent"]["exposed"] = NOT_PROFILED
+    return document
+
+
+def _utilisation(job: Job, measured: MeasuredCandidate) -> tuple[Utilisation | None, str]:
+    """How much of the peak a layout uses, or why that is not told."""
+    accelerator = job.topology.accelerator
+    if accelerator.device_type == "cpu":
+        return None, NO_PEAK_ON_CPU
+    peak = peak_of(accelerator, job.training)
+    if peak is None:
+        precision = job.training.precision.matmul
+        return None, NO_PEAK.format(accelerator=accelerator.name, precision=precision)
+    if measured.tokens_per_s is None:
+        return None, NOT_TIMED
+    try:
+        per_device = measured.tokens_per_s / measured.layout.world_size
+        used = utilisation(
+            job.model,
+            job.training,
+            tokens_per_s_per_device=per_device,
+            peak_flops_per_s=peak,
+            layout=measured.layout,
+        )
+    except InputError as error:  # of the figures, not of the run: its row stays, without this one
+        return None, f"error: {error}"
+    return used, ""
 
 
 def _notes(job: Job, plan: SweepPlan, end: SweepEnd, on_cpu: bool) -> list[str]:

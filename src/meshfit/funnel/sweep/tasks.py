@@ -20,6 +20,8 @@ TaskKey = tuple[Purpose, str, int]
 CANDIDATE_PURPOSES: tuple[Purpose, ...] = ("measure", "parity")
 
 WEIGHTS_SEED = 0
+PROFILED_STEPS = 2
+"""Recorded after the timed steps of each launch; every repeat is another launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +159,7 @@ class TaskList:
             hosts=_planned_hosts(job.topology, layout.world_size),
             rank_order=job.profile.rank_order,
             track_memory=purpose == "measure",
+            profile_steps=PROFILED_STEPS if purpose == "measure" else 0,
             prediction=predictions.get(layout) if purpose == "measure" else None,
         )
         return Task(request=request, folder=folder, layout=layout)

@@ -1,0 +1,84 @@
+"""Where profiled steps went: one row a layout, for the terminal and the page."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from meshfit.report import words
+from meshfit.report.documents import CandidateDocument
+
+TERMS = {
+    "compute": "compute",
+    "recompute": "recompute",
+    "optimizer": "optimizer",
+    "bubble": "bubble",
+    "input_wait": "input wait",
+    "other": "host, other",
+}
+"""Key of a term of a profiled step -> what a reader calls it."""
+
+CAPTION = (
+    "mean over ranks of steps run once more under the recorder, which makes them longer; exposed: "
+    "communication that no computation of its rank covers, by collective and mesh axis"
+)
+
+
+def profile_rows(candidates: Iterable[CandidateDocument]) -> list[dict[str, Any]]:
+    """Layouts with a profile: their ``family``, ``label``, terms, ``exposed`` and ``stragglers``."""
+    return [
+        {
+            "family": candidate["family"],
+            "label": candidate["label"],
+            "layout": candidate["layout"],
+            "step": profile["time"]["step"],
+            "terms": {key: profile["time"].get(key) for key in TERMS},
+            "exposed": candidate["exposed"] or {},
+            "stragglers": straggler_words(candidate),
+        }
+        for candidate in candidates
+        if (profile := candidate.get("profile")) is not None
+    ]
+
+
+def profile_table(candidates: Sequence[CandidateDocument]) -> Table:
+    """The rows as a table."""
+    table = Table(title="Where a profiled step goes", title_justify="left", title_style="bold",
+                  caption=CAPTION, caption_justify="left", box=None, padding=(0, 1, 0, 0))  # fmt: skip
+    table.add_column("layout", overflow="fold")
+    for name in ("step", *TERMS.values(), "exposed"):
+        table.add_column(name, justify="right", overflow="fold")
+    table.add_column("stragglers", overflow="fold")
+    for row in profile_rows(candidates):
+        table.add_row(
+            Text(words.layout(row["layout"])),
+            words.duration(row["step"]),
+            *(words.duration(seconds) for seconds in row["terms"].values()),
+            exposed_words(row["exposed"]),
+            row["stragglers"],
+        )
+    return table
+
+
+def exposed_words(exposed: Mapping[str, float]) -> str:
+    """One line a collective and axis, the longest first."""
+    longest = sorted(exposed.items(), key=lambda item: -item[1])
+    return "\n".join(f"{name} {words.duration(seconds)}" for name, seconds in longest)
+
+
+def straggler_words(candidate: CandidateDocument) -> str:
+    """Slow ranks with their scores; empty where there is none."""
+    scores = {rank["rank"]: rank.get("score") or {} for rank in candidate["ranks"]}
+    return "; ".join(
+        f"rank {rank} ({_score_words(scores.get(rank, {}))})"
+        for rank in candidate.get("stragglers", [])
+    )
+
+
+def _score_words(score: Mapping[str, Any]) -> str:
+    names = {"relative": "of the fastest rank's speed", "individual": "of its own best speed"}
+    known = [
+        f"{score[key]:.2f} {name}" for key, name in names.items() if score.get(key) is not None
+    ]
+    return ", ".join(known)

@@ -1,0 +1,59 @@
+from dataclasses import replace
+
+import pytest
+
+from meshfit.breakdown import TimeBreakdown
+from meshfit.mesh.spec import make_layout
+from meshfit.record.schema import Record, StepProfile
+from meshfit.report import documents
+from meshfit.report.documents import CandidateDocument
+from meshfit.report.profiles import profile_rows
+from tests.compare.builders import record
+
+
+def profiled(compute_s: float, **exposed: float) -> StepProfile:
+    named = {name.replace("__", "."): seconds for name, seconds in exposed.items()}
+    time = TimeBreakdown(compute=compute_s, other=0.5, exposed=named)
+    return StepProfile(time=time, waiting_s=sum(named.values()), communication_s=9.0)
+
+
+@pytest.fixture
+def launch() -> Record:
+    """Two ranks, the second of which computes five times longer while the first waits."""
+    plain = record(make_layout({"dp_replicate": 2}), [1.0] * 4)
+    assert plain.result is not None
+    profiles = (profiled(1.0, all_reduce__dp_replicate=4.0), profiled(5.0, all_gather__tp=0.0))
+    ranks = tuple(
+        replace(report, profile=profile)
+        for report, profile in zip(plain.result.ranks, profiles, strict=True)
+    )
+    phases = {"import": 1.0, "first_step": 7.0}
+    return replace(plain, result=replace(plain.result, ranks=ranks, phases_s=phases))
+
+
+def test_a_candidate_shows_the_mean_over_ranks_and_counts_an_absent_collective_as_nothing(
+    launch: Record,
+) -> None:
+    document = documents.candidate([launch], warmup_steps=1)
+    assert document["exposed"] == {"all_gather.tp": 0.0, "all_reduce.dp_replicate": 2.0}
+    profile = document["profile"]
+    assert profile is not None
+    assert (profile["time"]["compute"], profile["time"]["bubble"]) == (3.0, None)
+    assert profile["waiting"] == 2.0
+    assert document["first_step"] == 7.0
+
+
+def test_the_slow_rank_is_named_with_its_score(launch: Record) -> None:
+    document = documents.candidate([launch], warmup_steps=1)
+    assert document["stragglers"] == [1]
+    (row,) = profile_rows([document])
+    assert row["stragglers"] == "rank 1 (0.27 of the fastest rank's speed)"
+    assert document["ranks"][1]["score"]["relative"] == pytest.approx(1.5 / 5.5)
+
+
+def test_a_candidate_without_a_profile_has_no_row() -> None:
+    document: CandidateDocument = documents.candidate(
+        [record(make_layout({"dp_replicate": 2}), [1.0] * 4)], warmup_steps=1
+    )
+    assert document["exposed"] is None
+    assert profile_rows([document]) == []
