@@ -178,6 +178,27 @@ def test_an_unknown_policy_is_refused_with_the_nearest(make_model, make_training
         )
 
 
+def test_offload_is_searched_where_it_is_asked_for(make_model, make_training, make_topology):
+    def layouts(**bounds):
+        search = SearchSpec(pp=(1,), micro_batch_size=(1,), recompute=("none",), **bounds)
+        job = make_model(), make_training(), make_topology(per_host=2)
+        return layouts_of(generate(*job, engine_profile("megatron"), search))
+
+    unasked = layouts()
+    asked = layouts(offload=("none", "cpu", "activations"))
+    assert {layout.offload for layout in unasked} == {None}
+    assert {layout.offload for layout in asked} == {None, "cpu", "activations"}
+    assert len(asked) == 3 * len(unasked)
+    refused = generate(
+        make_model(),
+        make_training(),
+        make_topology(per_host=2),
+        NATIVE,
+        SearchSpec(offload=("none", "cpu")),
+    )
+    assert refused.rejected["offload_not_run"] > 0
+
+
 def test_the_space_of_a_large_job_takes_well_under_a_second(
     make_model, make_training, make_topology
 ):

@@ -176,6 +176,14 @@ def test_offloaded_activations_cost_something_even_under_computation():
     assert term(kept, "other", 1) > term(kept, "other", 0)
 
 
+def test_offloaded_activations_show_where_the_link_is_slower_than_computation():
+    keys = {"dp_shard": 8, "zero_stage": 1, "recompute": "none", "offload": "activations"}
+    plain = cluster()
+    link = replace(plain, accelerator=replace(plain.accelerator, host_link_bytes_per_s=1e9))
+    fast, slow = (found(keys, topology=one, profile=MEGATRON) for one in (plain, link))
+    assert term(slow, "other") > 10 * term(fast, "other")
+
+
 def test_a_fuller_expert_rank_slows_the_step():
     moe = MoeSpec(
         num_experts=8, experts_per_token=2, expert=MlpSpec(intermediate_size=14_336, gated=True)

@@ -21,6 +21,8 @@ SCHEDULES: tuple[str, ...] = (
 RECOMPUTE: tuple[str, ...] = ("none", "selective", "operations", "alternate", "block", "full")
 OFFLOAD: tuple[str | None, ...] = (None, "none", "cpu", "activations")
 """``cpu``: parameters, gradients and optimizer between uses; ``activations``: what forward keeps."""
+OFFLOAD_NAMES: tuple[str, ...] = tuple(place or "none" for place in OFFLOAD)
+"""The same as rules and searches name them: what a layout leaves out is ``none``."""
 CP_METHODS: tuple[str | None, ...] = (None, "ring", "all_gather", "all_to_all")
 
 IntArray = NDArray[np.int64]

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from meshfit.cluster.topology import Topology
-from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE, SCHEDULES, Candidates, IntArray
+from meshfit.mesh.candidates import (
+    CP_METHODS,
+    OFFLOAD_NAMES,
+    RECOMPUTE,
+    SCHEDULES,
+    Candidates,
+    IntArray,
+)
 from meshfit.mesh.model_facts import model_facts
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.profile import EngineProfile
@@ -117,6 +124,8 @@ def column_facts(
     for name, names in (("schedule", SCHEDULES), ("recompute", RECOMPUTE)):
         if name in facts:
             facts[name] = np.array(names)[facts[name]]
+    if "offload_to" in facts:
+        facts["offload"] = np.array(OFFLOAD_NAMES)[facts.pop("offload_to")]
     if "cp_method" in facts:
         facts["cp_method"] = np.array([method or "none" for method in CP_METHODS])[
             facts["cp_method"]

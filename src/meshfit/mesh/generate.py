@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError, nearest_name
-from meshfit.mesh.candidates import COLUMNS, RECOMPUTE, SCHEDULES, Candidates, IntArray
+from meshfit.mesh.candidates import (
+    COLUMNS,
+    OFFLOAD_NAMES,
+    RECOMPUTE,
+    SCHEDULES,
+    Candidates,
+    IntArray,
+)
 from meshfit.mesh.facts import (
     STAGE_FACTS,
     Facts,
@@ -149,7 +156,9 @@ def generate(
     """
     search = search or SearchSpec()
     fixed = facts_of(model=model, training=training, topology=topology)
-    fixed |= engine_facts(profile) | {"offload": "none", "cp_method": "none"}
+    fixed |= engine_facts(profile) | {"cp_method": "none"}
+    if search.offload is None:
+        fixed["offload"] = "none"
     splits = stage_splits(model, profile)
     policies = _policies(fixed, profile, search, splits)
     columns = _degrees(topology.num_accelerators, fixed["num_experts"], search)
@@ -278,6 +287,21 @@ def _policies(
             applies=everywhere,
         ),
         _RecomputedLayers(num_hidden_layers=facts["num_hidden_layers"]),
+        *_offload_policy(search),
+    ]
+
+
+def _offload_policy(search: SearchSpec) -> list[Policy]:
+    """Where a search asks for it: else no column need be laid out."""
+    if search.offload is None:
+        return []
+    return [
+        _Policy(
+            column="offload_to",
+            options=_codes(search.offload, OFFLOAD_NAMES, "offload"),
+            otherwise=0,
+            applies=lambda columns: np.ones(_num_rows(columns), dtype=np.bool_),
+        )
     ]
 
 

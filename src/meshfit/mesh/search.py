@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpec:
-    """Allowed values by axis or policy; None: everything that makes sense is searched.
+    """Allowed values by axis or policy; None: everything that makes sense is searched, but of
+    ``offload`` nothing: moving things to the host is a matter of what the host has to spare.
 
     A bound on a policy concerns the layouts in which the policy means something: ``vpp`` and
     ``schedule`` those with pp > 1, ``sp`` those with tp > 1, ``zero_stage`` those with
@@ -26,3 +27,4 @@ class SearchSpec:
     zero_stage: tuple[int, ...] | None = None
     micro_batch_size: tuple[int, ...] | None = None
     recompute: tuple[str, ...] | None = None
+    offload: tuple[str, ...] | None = None

@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 from meshfit.cluster.topology import Topology
 from meshfit.predict.memory.kept import offloaded_activations
+from meshfit.predict.memory.megatron.offloaded import moved_in_micro_batch
+from meshfit.predict.memory.megatron.rank import MegatronRank
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.shape.schedule import InFlight, RankShape
 from meshfit.predict.time.compute import stepped_bytes
@@ -23,13 +25,20 @@ def activations_s(shape: RankShape, group: LayoutGroup, topology: Topology) -> F
     """Of one micro-batch, out after forward and back before backward; 0 where none are offloaded."""
     if not group.columns.offloads_activations.any():
         return np.zeros(len(group))
+    return 2 * _moved_in_micro_batch(shape, group) / _link(topology)
+
+
+def _moved_in_micro_batch(shape: RankShape, group: LayoutGroup) -> FloatArray:
+    """Bytes that go to the host, by the memory model that says what stays."""
+    if group.profile.memory_model == "megatron":
+        return moved_in_micro_batch(MegatronRank(shape=shape, group=group))
     one = np.ones(len(group), dtype=np.int64)
     alone = InFlight(
         per_chunk=(one,) * len(shape.chunks),
         put_off=(0 * one,) * len(shape.chunks),
         accumulating=np.zeros(len(group), dtype=np.bool_),
     )
-    return 2 * offloaded_activations(shape, group, alone) / _link(topology)
+    return offloaded_activations(shape, group, alone)
 
 
 def optimizer_on_host_s(

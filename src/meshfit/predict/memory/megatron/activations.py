@@ -34,7 +34,7 @@ def chunk_kept(rank: MegatronRank, chunk: Chunk) -> FloatArray:
     bytes_, before = rank.nothing, 0
     for layer, count in chunk.layers:
         kind = rank.kinds[layer]
-        whole, inputs = _recomputed_layers(rank, count, before)
+        whole, inputs = recomputed_layers(rank, count, before)
         each = kind.kept - np.select(
             [recompute == SELECTIVE, recompute == OPERATIONS], [kind.dropped, kind.discarded], 0.0
         )
@@ -100,9 +100,7 @@ def backward(rank: MegatronRank) -> FloatArray:
     return np.asarray(np.maximum.reduce([rank.nothing, *each]))
 
 
-def _recomputed_layers(
-    rank: MegatronRank, count: int, before: int
-) -> tuple[FloatArray, FloatArray]:
+def recomputed_layers(rank: MegatronRank, count: int, before: int) -> tuple[FloatArray, FloatArray]:
     """Of ``count`` layers of a stage with ``before`` others in front: how many are recomputed as a
     whole, and how many inputs are kept for that (one for every ``recompute_layers`` layers under
     ``full``, one each under ``block``)."""

@@ -21,6 +21,9 @@ from meshfit.workload.model import LayerSpec
 _PARTS = {"moe": ("moe_act", "shared_experts")}
 """Module -> those inside it."""
 
+_MOVED_OF_EXPERTS = ("norm.input", "experts.input", "experts.up")
+"""Inputs of ``mlp_norm``, ``expert_fc1`` and ``moe_act``, as ``--offload-modules`` names parts."""
+
 
 @lru_cache(maxsize=1024)
 def layer_tensors(
@@ -54,6 +57,25 @@ def recomputed_bytes(
         for t in block
         if t.module in parts
     )
+
+
+def moved_tensors(
+    layer: LayerSpec, hidden_size: int, settings: LayerSettings, dropped: tuple[str, ...] = ()
+) -> tuple[Saved, ...]:
+    """What waits on the host under ``--fine-grained-activation-offloading`` with all modules that a
+    layer has: of attention all from the norm's input on (``attn_norm``, ``qkv_linear``,
+    ``core_attn``, ``attn_proj``), of experts their inputs. Nothing moves of an MLP, whose norm is part
+    of its linear. What recomputation of ``dropped`` modules makes again is not moved.
+    """
+    tensors = (
+        t
+        for _, block in layer.blocks
+        for t in (*_norm(block, hidden_size, settings), *_block(block, hidden_size, settings))
+        if isinstance(block, AttentionSpec | LatentAttentionSpec)
+        or (isinstance(block, MoeSpec) and t.name in _MOVED_OF_EXPERTS)
+    )
+    parts = {part for module in dropped for part in (module, *_PARTS.get(module, ()))}
+    return tuple(t for t in tensors if t.module not in parts)
 
 
 def checkpoint_bytes(hidden_size: int, settings: LayerSettings) -> BytesPerToken:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from meshfit.breakdown import MEMORY_CATEGORIES
 from meshfit.predict.memory.device import context_bytes, with_fragments
-from meshfit.predict.memory.megatron import activations, buffers
+from meshfit.predict.memory.megatron import activations, buffers, offloaded
 from meshfit.predict.memory.megatron.loss import loss_bytes
 from meshfit.predict.memory.megatron.rank import MegatronRank
 from meshfit.predict.memory.megatron.states import StateBytes, state_bytes
@@ -44,7 +44,8 @@ At = Mapping[str, FloatArray]
 def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
     """Memory of one pipeline rank at its peak, for every layout of ``group``.
 
-    Offloaded states are the optimizer's (``--optimizer-cpu-offload``).
+    Offloaded states are the optimizer's (``--optimizer-cpu-offload``), offloaded activations those of
+    ``offloaded``.
     """
     rank = MegatronRank(shape=shape, group=group)
     states = state_bytes(shape, group)
@@ -74,7 +75,7 @@ def rank_memory(shape: RankShape, group: LayoutGroup) -> RankMemory:
         moment=moment,
         reserved=with_fragments(allocated, group),
         context=nothing + own_context if own_context else context_bytes(group),
-        host=np.where(away, states.optimizer, 0.0),
+        host=np.where(away, states.optimizer, 0.0) + offloaded.moved(rank),
     )
 
 
@@ -86,14 +87,15 @@ def rest_bytes(shape: RankShape, group: LayoutGroup) -> FloatArray:
 
 
 def _activations(rank: MegatronRank) -> At:
-    kept = activations.kept(rank)
+    kept = activations.kept(rank) - offloaded.moved(rank)
     head = activations.head_kept(rank) if rank.has_head else rank.nothing
     at = {"layer_backward": kept - head + activations.recomputed(rank)}
     if rank.has_head:
         at |= dict.fromkeys(("loss", "loss_backward", "head_backward"), kept)
     if rank.has_embedding:
         first = rank.shape.chunks[0]
-        at["embedding_backward"] = kept - activations.chunk_kept(rank, first)
+        freed = activations.chunk_kept(rank, first) - offloaded.moved_of_chunk(rank, first)
+        at["embedding_backward"] = kept - freed
     return at
 
 
