@@ -3,10 +3,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.native.profile import NATIVE
+from meshfit.engines.torchtitan.profile import TORCHTITAN
 from meshfit.errors import InputError
 from meshfit.predict.costs.rates import rates
 from meshfit.predict.time.compute import layer_time, optimizer_s
+from meshfit.predict.time.passes import layer_passes
+from meshfit.predict.time.work import layer_work
 from meshfit.workload.counts import layer_parameters
 from tests.predict.builders import BF16, cluster, group, llama_8b, training
 
@@ -75,3 +79,22 @@ def test_an_accelerator_without_a_rate_for_the_precision_is_refused():
     message = "accelerator test has no peak rate for fp32; known: fp8"
     with pytest.raises(InputError, match=message):
         rates(accelerator, "fp32")
+
+
+@pytest.mark.parametrize(
+    ("profile", "forward", "backward"), [(TORCHTITAN, 38 + 4 / 2, 10 + 25 / 2), (MEGATRON, 6, 9)]
+)
+def test_each_further_part_of_a_ring_is_joined_to_those_before(profile, forward, backward):
+    """Keys and values together are half as wide as queries; of 16 tokens a rank holds 4 of 4 parts."""
+    model = llama_8b()
+    ring, gathered = (
+        layer_passes(
+            model.layers[0],
+            layer_work(model.layers[0], model.hidden_size),
+            group(model, training(), {"cp": 4, "cp_method": method}, profile=profile),
+        )
+        for method in ("ring", "all_gather")
+    )
+    elements = 4096 * training().sequence_length / 4
+    assert ring.forward - gathered.forward == pytest.approx(3 * elements * forward)
+    assert ring.backward - gathered.backward == pytest.approx(3 * elements * backward)

@@ -111,6 +111,7 @@ TORCHTITAN = EngineProfile(
     recompute=("none", "operations", "alternate", "full"),
     offload=("none", "cpu"),
     cp_methods=("none", "ring", "all_gather"),
+    ring_gradients_in_fp32=True,
     option_names=OPTION_NAMES,
     recomputes_what_is_needed=True,
     has_memory_model=True,

@@ -15,14 +15,16 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.mesh.candidates import CP_METHODS, RECOMPUTE
+from meshfit.mesh.candidates import RECOMPUTE
 from meshfit.predict.costs.collectives import Collective
 from meshfit.predict.memory.logits import loss_kind
 from meshfit.predict.memory.states import frozen_bytes
 from meshfit.predict.shape.columns import StepColumns
+from meshfit.predict.shape.context import context_method
 from meshfit.predict.shape.cut import cuts_mixers, is_cut
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.shape.held import Held, Parameters, ends_held, layer_held, layers_held
+from meshfit.predict.shape.layer_basis import FP32_BYTES
 from meshfit.predict.shape.schedule import RankShape
 from meshfit.predict.time.recompute import recomputed_share
 from meshfit.workload.blocks.attention import AttentionSpec
@@ -309,27 +311,15 @@ def _queries_width(kind: LayerSpec, group: LayoutGroup) -> FloatArray:
 
 def context_passes(method: str, group: LayoutGroup) -> PassCounts:
     """How often keys and values (or heads) of a layer move: k and v forward, and backward again with
-    their gradients coming back; an all_to_all once each way. Recomputed attention moves them again.
+    their gradients coming back (twice as wide where these are fp32); an all_to_all once each way.
+    Recomputed attention moves them again.
     """
     reruns_core = group.candidates.recompute == RECOMPUTE.index("selective")
     again = recomputed_share(group) + reruns_core
-    backward = 1.0 if method == "all_to_all" else 2.0
+    in_fp32 = method == "send_recv" and group.profile.ring_gradients_in_fp32
+    gradients = FP32_BYTES / group.numerics.compute_bytes if in_fp32 else 1.0
+    backward = 1.0 if method == "all_to_all" else 1.0 + gradients
     return PassCounts(forward=1.0, backward=backward, again=again)
-
-
-def context_method(group: LayoutGroup) -> dict[str, BoolArray]:
-    """Collective -> which layouts exchange by it: as the engine does where a layout does not say, a
-    ring of sends where neither does."""
-    asked, default = group.candidates.cp_method, group.profile.cp_method
-    own = CP_METHODS.index(default) if default in CP_METHODS else CP_METHODS.index("ring")
-    method = np.where(asked == CP_METHODS.index(None), own, asked)
-    exchanges = method == CP_METHODS.index("all_to_all")
-    gathers = method == CP_METHODS.index("all_gather")
-    return {
-        "send_recv": ~(exchanges | gathers),
-        "all_gather": gathers,
-        "all_to_all": exchanges,
-    }
 
 
 def _context_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]:

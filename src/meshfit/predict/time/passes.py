@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.predict.shape.context import context_method
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.time.work import LayerWork, SoftmaxMixing
 from meshfit.workload.model import LayerSpec
@@ -23,6 +24,13 @@ UNFUSED_ROTATION_BYTES = 20.0
 LOSS_BYTES = {"plain": (22.0, 22.0), "fused": (8.0, 6.0), "chunked": (22.0, 22.0)}
 """An fp32 logit's bytes forward and backward. Plain: cast, log-softmax and its gradient, cast back;
 fused: the 16-bit logits read twice, their gradient written over them."""
+RING_BYTES = {"pytorch": (38.0, 4.0, 10.0, 25.0), "megatron": (6.0, 0.0, 6.0, 6.0)}
+"""What each further part of attention in a ring costs beside its kernel, in bytes an element: of the
+output and of keys and values forward, of queries and of keys and values backward. PyTorch merges in
+fp32 operation by operation, joins keys and values to send them, and adds their gradients to fp32 ones
+by copies (2.13, ``_context_parallel/_attention.py``: ``_SDPAMerger``, ``_partial_update``);
+Transformer Engine scales and adds in one kernel (2.20, ``context_parallel.py``). Of the rank all of
+whose queries attend to every part."""
 FP8_CAST_BYTES = {
     "delayed": (1.0, 3.0),
     "tensorwise": (3.0, 5.0),
@@ -60,6 +68,7 @@ def layer_passes(layer: LayerSpec, work: LayerWork, group: LayoutGroup) -> Passe
         (between * group.model.hidden_size, _between_blocks(layer, group, fused)),
         (inside, _rotation(work, group, fused)),
         (inside, _activations(work, group, fused)),
+        (inside * _further_parts(group), _merging(work, group)),
         (routed_tokens(work, group) * group.model.hidden_size, _permutation(work, group)),
     ):
         forward = forward + on_rank * one_way
@@ -99,6 +108,24 @@ def _rotation(work: LayerWork, group: LayoutGroup, fused: bool) -> tuple[float, 
         if isinstance(mixing, SoftmaxMixing)
     )
     return widths * each, widths * each
+
+
+def _further_parts(group: LayoutGroup) -> FloatArray:
+    """Of attention in a ring, beyond the rank's own keys."""
+    rings = context_method(group)["send_recv"]
+    return np.where(rings, group.columns.cp - 1.0, 0.0)
+
+
+def _merging(work: LayerWork, group: LayoutGroup) -> tuple[float, float]:
+    """Bytes a token of joining attention's parts, each way."""
+    out, keys, d_query, d_keys = RING_BYTES[group.profile.kernels]
+    forward = backward = 0.0
+    for mixing in work.mixings:
+        if isinstance(mixing, SoftmaxMixing):
+            both = mixing.num_key_value_heads * (mixing.head_dim + mixing.value_dim)
+            forward += out * mixing.num_heads * mixing.value_dim + keys * both
+            backward += d_query * mixing.query_width + d_keys * both
+    return forward, backward
 
 
 def _activations(work: LayerWork, group: LayoutGroup, fused: bool) -> tuple[float, float]:
