@@ -104,6 +104,24 @@ LITGPT = replace(
 )
 """LitGPT on Lightning Fabric: one device, or FSDP1."""
 
+XLA = replace(
+    NATIVE,
+    name="xla",
+    version="JAX-Toolbox 2024 to 2025",
+    memory_checked="nothing",
+    kernels="megatron",
+    fused_layers=True,
+    attention="cudnn",
+    norm_kernel="fused",
+    saves_gathered_inputs=False,
+    schedules=(),
+    host_s_per_layer=0.0,
+    tensor_parallel_host_s_per_layer=0.0,
+)
+"""MaxText and PaxML on GPUs: XLA shards parameters as FSDP does and gathers a layer ahead (its
+latency-hiding scheduler); it compiles whole steps, so kernels follow one another without gaps, with
+cuDNN's attention through Transformer Engine."""
+
 __all__ = [
     "DEEPSPEED_TRAINER",
     "FMS_FSDP",
@@ -119,4 +137,5 @@ __all__ = [
     "NEMO",
     "TORCHTITAN",
     "TORCHTUNE",
+    "XLA",
 ]

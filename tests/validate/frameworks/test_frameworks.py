@@ -77,6 +77,19 @@ def test_megatron_lm_pads_gpt2s_vocabulary_where_none_is_stated():
     assert job("Megatron-LM", vocab="").model.vocab_size == 51200
 
 
+def test_maxtext_recomputes_in_full_and_sums_gradients_in_16_bits():
+    read = job("MaxText", zero_stage="3", dp_shard="4")
+    assert read.profile.name == "xla"
+    assert (read.layout.recompute, read.layout.dp_replicate, read.layout.dp_shard) == ("full", 2, 4)
+    assert read.training.precision.gradient_bytes == 2
+
+
+@pytest.mark.parametrize("framework", ["MaxText", "PaxML"])
+def test_what_xla_shards_has_to_be_stated(framework):
+    with pytest.raises(NotModelledError, match="not stated: dp_shard"):
+        job(framework, zero_stage="3")
+
+
 def test_llm_foundrys_loss_is_fused():
     assert job("llm-foundry/composer FSDP1").training.runtime.loss == "fused"
 

@@ -12,6 +12,7 @@ from meshfit.validate.frameworks import (
     megatron_lm,
     nemo,
     torchtitan,
+    xla,
 )
 from meshfit.validate.row_job import RowJob
 from meshfit.validate.rows import NotModelledError, TruthRow
@@ -32,6 +33,8 @@ READERS: tuple[tuple[str, Reader], ...] = (
     ("torchtune", finetuning.read_torchtune),
     ("litgpt", finetuning.read_litgpt),
     ("deepspeed", deepspeed.read),
+    ("maxtext", xla.read),
+    ("paxml", xla.read),
 )
 """Words of a framework's name in lower case -> its reader, the first that is met."""
 
