@@ -20,6 +20,7 @@ from meshfit.cli import (
     plan,
     probe,
     report,
+    serve,
     topo,
     validate,
 )
@@ -48,6 +49,7 @@ app.command()(report.report)
 app.command()(export.export)
 app.command()(init.init)
 app.add_typer(validate.app, name="validate")
+app.add_typer(serve.app, name="serve")
 app.add_typer(lab.app, name="lab")
 
 

@@ -1,0 +1,10 @@
+"""``meshfit serve``: the serving half."""
+
+import typer
+
+from meshfit.cli import serve_simulate
+
+app = typer.Typer(
+    help="Serving: plan layouts, simulate traffic, measure real servers.", no_args_is_help=True
+)
+app.command()(serve_simulate.simulate)

@@ -1,0 +1,71 @@
+"""``meshfit serve simulate``."""
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from meshfit.cli.jobs import JobPath
+from meshfit.cli.output import AsJson, print_json, stdout
+from meshfit.errors import InputError
+from meshfit.serve.clusters import topology_for
+from meshfit.serve.job import read_serving_job
+from meshfit.serve.traffic import TrafficSpec
+
+MISSED = 1
+
+ServingLayoutText = Annotated[
+    str | None,
+    typer.Option("--layout", help="Overrides keys of the job's layout, e.g. replicas=2,tp=4."),
+]
+
+
+def simulate(
+    job: JobPath,
+    *,
+    layout: ServingLayoutText = None,
+    rate: Annotated[
+        float | None, typer.Option(min=1e-9, help="Requests a second, in place of the job's.")
+    ] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="How many are drawn, in place of the job's.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="In place of the job's.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play requests one by one through a layout: latencies at p50 to p99, goodput, saturation."""
+    from meshfit.report.simulation import simulation_document, simulation_view
+    from meshfit.serve.simulate.deployment import predicted_deployment
+    from meshfit.serve.simulate.simulation import simulate as play
+
+    read = read_serving_job(job, layout=layout)
+    if read.layout is None:
+        raise InputError(
+            "no layout to simulate: give `layout:` in the job or --layout replicas=2,tp=4"
+        )
+    profile, topology = read.profiles[0], topology_for(read, read.layout)
+    run = replace(
+        read.run,
+        requests=requests or read.run.requests,
+        seed=read.run.seed if seed is None else seed,
+    )
+    read = replace(read, run=run, traffic=_at_rate(read.traffic, rate))
+    predicted = predicted_deployment(read, read.layout, profile, topology)
+    found = play(predicted.pools, read.traffic, predicted.draw, read.targets)
+    document = simulation_document(found, engine=profile.name, layout=read.layout.as_json())
+    if as_json:
+        print_json(document)
+    else:
+        stdout.print(simulation_view(document))
+    if found.missed:
+        raise typer.Exit(MISSED)
+
+
+def _at_rate(traffic: TrafficSpec, rate: float | None) -> TrafficSpec:
+    if rate is None:
+        return traffic
+    if traffic.rate_per_s is None:
+        raise InputError(
+            "--rate changes the rate of an open loop; the job has a trace or concurrency"
+        )
+    return replace(traffic, rate_per_s=rate)
