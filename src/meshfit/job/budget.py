@@ -21,7 +21,7 @@ def read_budget(file: BudgetFile | None) -> BudgetSpec | None:
     """
     if file is None:
         return None
-    price, currency = _price(file.price)
+    price, currency = read_price(file.price, "budget.price")
     return BudgetSpec(
         tokens=_tokens(file.tokens),
         price_per_device_h=price,
@@ -76,11 +76,16 @@ def _tokens(value: str | int) -> int:
     return tokens
 
 
-def _price(value: str | float | None) -> tuple[float | None, str]:
+def read_price(value: str | float | None, key: str) -> tuple[float | None, str]:
+    """Price of an accelerator-hour (None without one) and its currency.
+
+    Raises:
+        InputError: it is written in another way.
+    """
     if value is None:
         return None, "USD"
     match = _PRICE.fullmatch(str(value))
     if match is None:
-        raise InputError(f"budget.price {value!r}: write it like '2.5 USD/GPU-h'")
+        raise InputError(f"{key} {value!r}: write it like '2.5 USD/GPU-h'")
     symbols = {"$": "USD", "€": "EUR", "£": "GBP"}
     return float(match.group(1)), symbols.get(match.group(2), match.group(2).upper())

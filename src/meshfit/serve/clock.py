@@ -1,7 +1,7 @@
 """The clock of one replica: seconds of a step by its matmuls, attention, collectives and host."""
 
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -42,13 +42,16 @@ STREAMED_PER_LAYER = 10
 
 @dataclass(frozen=True, kw_only=True)
 class StageTime:
-    """Seconds of steps on one pipeline stage, by what takes them; arrays of one shape."""
+    """Seconds of steps on one pipeline stage, by what they wait for; arrays of one shape.
 
-    matmul: FloatArray
-    attention: FloatArray
+    A kernel counts where the larger of its two bounds is: arithmetic or memory bandwidth.
+    ``launches``: what every kernel takes however little it does.
+    """
+
+    compute: FloatArray
     memory: FloatArray
     communication: FloatArray
-    overhead: FloatArray
+    launches: FloatArray
 
     @property
     def total(self) -> FloatArray:
@@ -88,6 +91,17 @@ class ReplicaClock:
     cache_bytes: float = 2.0
     release: str = ""
     constants: TimeConstants | None = None
+
+    def with_constants(self, constants: TimeConstants) -> "ReplicaClock":
+        """The same replica under other constants; what its ranks hold is not worked out again."""
+        other = replace(self, constants=constants)
+        other.__dict__["held"] = self.held
+        return other
+
+    @cached_property
+    def held(self) -> tuple[StageShards, ...]:
+        """What one rank of each stage holds."""
+        return stages(self.model, self.layout, self.profile)
 
     @cached_property
     def device(self) -> ServingDevice:
@@ -129,7 +143,7 @@ class ReplicaClock:
 
     @cached_property
     def _stages(self) -> tuple["_Stage", ...]:
-        held = stages(self.model, self.layout, self.profile)
+        held = self.held
         return tuple(
             _Stage(clock=self, shards=shards, is_last=index == len(held) - 1)
             for index, shards in enumerate(held)
@@ -175,12 +189,13 @@ class _Stage:
     is_last: bool
 
     def time(self, steps: _Steps) -> StageTime:
+        products, weights = self._matmul_s(steps)
+        scores, caches = self._decode_attention_s(steps)
         return StageTime(
-            matmul=self._matmul_s(steps),
-            attention=self._prefill_s(steps),
-            memory=self._cache_s(steps),
+            compute=products + scores + self._prefill_s(steps),
+            memory=weights + caches,
             communication=self._communication_s(steps),
-            overhead=self._overhead_s(steps),
+            launches=self._launches_s(steps),
         )
 
     @property
@@ -214,30 +229,39 @@ class _Stage:
     def _head(self) -> dict[ComputeType, Matmuls]:
         return _by_type(head_matmuls(self.shards.head))
 
-    def _matmul_s(self, steps: _Steps) -> FloatArray:
-        total = np.zeros(steps.tokens.shape)
-        for kind, columns in self._layer_matmuls.items():
-            total = total + self._of_columns(kind, columns, steps.tokens)
-        for kind, columns in self._head.items():
-            total = total + self._of_columns(kind, columns, steps.head_tokens)
+    def _matmul_s(self, steps: _Steps) -> tuple[FloatArray, FloatArray]:
+        """Seconds of matmuls bound by arithmetic; and by memory, with elementwise kernels."""
+        compute, memory = np.zeros(steps.tokens.shape), np.zeros(steps.tokens.shape)
+        for of_type, tokens in (
+            (self._layer_matmuls, steps.tokens),
+            (self._head, steps.head_tokens),
+        ):
+            for kind, columns in of_type.items():
+                products, moves = self._of_columns(kind, columns, tokens)
+                compute, memory = compute + products, memory + moves
         streamed = STREAMED_PER_LAYER * self.num_layers * self.clock.model.hidden_size
         moved = steps.tokens * streamed * ACTIVATION_BYTES
-        return np.asarray(total + moved / self.device.memory_bytes_per_s)
+        return compute, memory + moved / self.device.memory_bytes_per_s
 
-    def _of_columns(self, kind: ComputeType, columns: Matmuls, tokens: FloatArray) -> FloatArray:
-        """Seconds of matmuls, the larger of arithmetic and of what is moved."""
+    def _of_columns(
+        self, kind: ComputeType, columns: Matmuls, tokens: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Seconds of those matmuls that arithmetic bounds, and of those that memory does."""
         flat = tokens.reshape(1, -1)
         is_expert = columns.experts > 0
         rows, active = self._expert_rows(columns, flat)
         rows = np.where(is_expert, rows, flat)
-        times = np.where(is_expert, active, 1.0)
+        times = np.where(is_expert, active, 1.0) * columns.count
         n, k = columns.outputs, columns.inputs
         rate = self.device.matmul[kind].rate(np.maximum(rows, TILE), n, k)
         rate = rate * np.where(is_expert, self.device.experts, 1.0)
         compute = 2.0 * rows * n * k / rate
         moved = columns.weight_bytes + rows * (n + k) * ACTIVATION_BYTES
-        seconds = np.maximum(compute, moved / self.device.memory_bytes_per_s)
-        return np.asarray((seconds * times * columns.count).sum(axis=0).reshape(tokens.shape))
+        moving = moved / self.device.memory_bytes_per_s
+        is_bound = compute > moving
+        bound = np.where(is_bound, compute, 0.0) * times
+        other = np.where(is_bound, 0.0, moving) * times
+        return bound.sum(axis=0).reshape(tokens.shape), other.sum(axis=0).reshape(tokens.shape)
 
     def _expert_rows(self, columns: Matmuls, tokens: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Rows of each expert that gets any, and how many experts of the rank do: of ``E`` experts
@@ -269,17 +293,17 @@ class _Stage:
             total = total + mixer.count * flops / rate
         return total
 
-    def _cache_s(self, steps: _Steps) -> FloatArray:
-        """Attention of decoding requests: the larger of reading the past and of arithmetic."""
-        total = np.zeros(steps.tokens.shape)
+    def _decode_attention_s(self, steps: _Steps) -> tuple[FloatArray, FloatArray]:
+        """Seconds of attention of decoding requests, by arithmetic and by reading the past."""
+        compute, memory = np.zeros(steps.tokens.shape), np.zeros(steps.tokens.shape)
         for mixer in self.mixers:
             moved = mixer.read_bytes(steps.decode_requests, steps.context)
+            reading = mixer.count * moved / self.device.cache_bytes_per_s
             flops = mixer.decode_flops(steps.decode_tokens, steps.context)
-            seconds = np.maximum(
-                moved / self.device.cache_bytes_per_s, flops / self.device.latent_flops_per_s
-            )
-            total = total + mixer.count * seconds
-        return total
+            scoring = mixer.count * flops / self.device.latent_flops_per_s
+            compute = compute + np.where(scoring > reading, scoring, 0.0)
+            memory = memory + np.where(scoring > reading, 0.0, reading)
+        return compute, memory
 
     # Communication
 
@@ -330,9 +354,9 @@ class _Stage:
             np.full(count, ranks, dtype=np.int64), np.full(count, stride, dtype=np.int64)
         )
 
-    # Overheads
+    # Launches
 
-    def _overhead_s(self, steps: _Steps) -> FloatArray:
+    def _launches_s(self, steps: _Steps) -> FloatArray:
         """Every kernel starts and ends, however little it does."""
         kernels = sum(float(columns.count.sum()) for columns in self._layer_matmuls.values())
         kernels += self.num_layers * OTHER_KERNELS_PER_LAYER

@@ -1,22 +1,23 @@
 """A serving job: ``job.yaml`` with ``workload.kind: serving``, read and resolved."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from meshfit.cluster.files import read_topology
-from meshfit.cluster.topology import Topology
+from meshfit.cluster.topology import AcceleratorSpec, Topology
 from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
-from meshfit.job.budget import positive_duration
+from meshfit.job.budget import positive_duration, read_price
 from meshfit.job.schema import Count, Number, Strict
 from meshfit.profile import EngineProfile
-from meshfit.serve.budget import MOST_OF_DEVICE
+from meshfit.serve.budget import MOST_OF_DEVICE, ServingBudget, serving_budget
 from meshfit.serve.layout import Deployment, DisaggregatedLayout, ServingLayout
+from meshfit.serve.quantized import served_as
 from meshfit.serve.simulate.routing import Policy
 from meshfit.serve.simulate.speculation import SpeculationSpec
 from meshfit.serve.traffic import Arrivals, LengthSpec, Metric, Target, TrafficSpec
@@ -27,15 +28,9 @@ from meshfit.workload.models import catalogue, read_model
 
 Quantity = str | Number
 CacheType = Literal["auto", "fp8"]
-WeightType = Literal["auto", "fp8", "awq", "gptq", "gptq_int8"]
-
-_QUANTIZATION: dict[str, dict[str, Any]] = {
-    "fp8": {"quant_method": "fp8"},
-    "awq": {"quant_method": "awq", "bits": 4, "group_size": 128},
-    "gptq": {"quant_method": "gptq", "bits": 4, "group_size": 128},
-    "gptq_int8": {"quant_method": "gptq", "bits": 8, "group_size": 128},
-}
-"""``quantization_config`` as the usual checkpoints of each kind have it."""
+WeightType = Literal[
+    "auto", "bf16", "fp8", "fp8_block", "awq", "gptq", "gptq_int8", "nvfp4", "mxfp4", "int4_experts"
+]
 
 _RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*/\s*(s|min|h)\s*")
 _PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
@@ -117,6 +112,7 @@ class ServingJobFile(Strict):
     layout: ServingLayoutFile | TwoPoolsFile | None = None
     layouts: list[ServingLayoutFile | TwoPoolsFile] = Field(default=[])
     run: ServingRunFile = ServingRunFile()
+    price: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +145,7 @@ class ServingJob:
             (``cluster: auto x NAME``), which ``accelerator`` names.
         profiles: of the engines that are considered.
         memory_fraction, max_sequences, step_tokens: None: the engine's default.
+        price_per_device_h: in ``currency``; None where the job has no price.
         layout: the one to simulate or to bench; layouts: those that ``serve fit`` is told to run.
     """
 
@@ -168,6 +165,24 @@ class ServingJob:
     layout: Deployment | None
     layouts: tuple[Deployment, ...]
     run: ServingRunSpec
+    price_per_device_h: float | None = None
+    currency: str = "USD"
+
+    @property
+    def longest_tokens(self) -> int:
+        """Prompt and output of the longest request: the 99th percentiles of both."""
+        return round(self.traffic.prompt.p99_tokens + self.traffic.output.p99_tokens)
+
+    def budget(self, profile: EngineProfile, accelerator: AcceleratorSpec) -> ServingBudget:
+        """Of an engine on an accelerator: the job's settings, the engine's defaults for the rest."""
+        return serving_budget(
+            profile,
+            accelerator,
+            memory_fraction=self.memory_fraction,
+            cache_element_bytes=self.cache_element_bytes or 2.0,
+            step_tokens=self.step_tokens,
+            max_sequences=self.max_sequences,
+        )
 
 
 def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
@@ -184,8 +199,9 @@ def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
     _require_serving(document, path)
     file = validate(ServingJobFile, document, str(path))
     base = path.resolve().parent
-    model = _quantized(read_model(file.model, base), file.workload.quantization.weights)
+    model = served_as(read_model(file.model, base), file.workload.quantization.weights)
     topology, accelerator = _cluster(file.cluster, base)
+    price, currency = read_price(file.price, "price")
     engines = [file.engine] if isinstance(file.engine, str) else file.engine
     return ServingJob(
         name=file.name or (base.name if path.stem == "job" else path.stem),
@@ -204,6 +220,8 @@ def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
         layout=_layout_asked(file.layout, layout),
         layouts=tuple(_layout(one) for one in file.layouts),
         run=_run(file.run),
+        price_per_device_h=price,
+        currency=currency,
     )
 
 
@@ -215,13 +233,6 @@ def _require_serving(document: dict[str, Any], path: Path) -> None:
             f"{path} describes {kind or 'no workload'}, not serving; write workload: {{kind: serving, "
             f"traffic: {{rate: 20/s, prompt: {{median: 900, p99: 8000}}, output: 200}}}}"
         )
-
-
-def _quantized(model: ModelSpec, weights: str) -> ModelSpec:
-    """The model with weights stored as asked for; ``auto``: as its config says."""
-    if weights == "auto":
-        return model
-    return replace(model, config={**model.config, "quantization_config": _QUANTIZATION[weights]})
 
 
 def _weights(model: str, base: Path) -> Path | None:
