@@ -19,7 +19,13 @@ GIB = 2**30
 def plan():
     job = read_job(EXAMPLE, calibration=NO_CALIBRATION, to_run=False)
     near = SearchSpec(
-        tp=(4, 8), cp=(1, 2, 4), pp=(16, 32), micro_batch_size=(1,), vpp=(4, 8), zero_stage=(1, 2)
+        tp=(4, 8),
+        cp=(1, 2, 4),
+        pp=(16, 32),
+        micro_batch_size=(1,),
+        vpp=(4, 8),
+        zero_stage=(1, 2),
+        offload=("none", "activations"),
     )
     return make_plan(replace(job, search=near))
 
@@ -48,6 +54,21 @@ def test_it_lacks_what_whole_fp32_gradients_take(plan):
     index = plan.generated.candidates.find(sharded)
     assert plan.verdict(index) == "tight"
     assert 0.9 * capacity < plan.estimates.memory_middle_bytes[index] < capacity
+
+
+def test_its_family_is_among_the_leaders_with_attention_on_the_host(plan):
+    """``--fine-grained-activation-offloading`` of attention leaves the room that it lacks."""
+    offloaded = replace(plan.job.baseline, offload="activations")
+    index, best = plan.generated.candidates.find(offloaded), int(plan.order[0])
+    assert plan.estimates.memory_host[index] == pytest.approx(16.2 * GIB, rel=0.02)
+    assert plan.verdict(index) == "fits"
+    assert plan.estimates.step_low_s[index] <= plan.estimates.step_middle_s[best]
+    family = [
+        layout
+        for layout in map(plan.generated.candidates.layout, plan.order)
+        if (layout.tp, layout.cp, layout.pp) == (8, 1, 16)
+    ]
+    assert plan.rank_of(family[0]) < plan.rank_of(plan.job.baseline)
 
 
 def test_its_uneven_stages_are_explained(plan):

@@ -33,7 +33,7 @@ def words(keys, **options):
 @given(layouts, st.sampled_from([None, 16, 24]), st.sampled_from([NATIVE, MEGATRON]))
 def test_every_change_fills_the_world_and_is_another_layout(layout, ranks, profile):
     found = changes(layout, ranks=ranks, profile=profile)
-    assert found
+    assert found or ranks not in (None, layout.world_size)
     for change in found:
         assert change.layout.world_size == (ranks or layout.world_size)
         assert change.layout.num_stages <= 32
@@ -91,6 +91,14 @@ def test_layers_move_from_the_ends_to_the_middle():
 def test_no_stage_is_left_without_a_layer():
     found = changes(make_layout({"pp": 4}), layers=5)
     assert all(min(change.layout.stage_layers or (1,)) >= 1 for change in found)
+
+
+def test_ends_without_a_layer_keep_their_policies_open():
+    """The embedding and the head on stages of their own: four stages for two layers."""
+    bare = make_layout({"pp": 4, "stage_layers": (0, 1, 1, 0)})
+    found = changes(bare, layers=2)
+    assert {change.layout.recompute for change in found} > {"full", "selective"}
+    assert all(min((change.layout.stage_layers or (1,))[1:-1], default=1) >= 1 for change in found)
 
 
 def test_policies_are_those_of_the_engine():

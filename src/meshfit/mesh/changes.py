@@ -34,7 +34,8 @@ class Change:
 def single_changes(
     layout: LayoutSpec, *, num_ranks: int, num_hidden_layers: int, profile: EngineProfile
 ) -> list[Change]:
-    """Every other layout one change away that fills ``num_ranks`` and has a layer on each stage.
+    """Every other layout one change away that fills ``num_ranks`` and has a layer on each stage, but
+    for ends that the layout leaves to the embedding and the head.
 
     Values are those that the engine's profile names; degrees are divisors of ``num_ranks``.
     """
@@ -42,10 +43,16 @@ def single_changes(
     found: dict[LayoutSpec, Change] = {}
     for change in maker.changes():
         is_whole = change.layout.world_size == num_ranks
-        has_layers = change.layout.num_stages <= num_hidden_layers
-        if is_whole and has_layers and change.words:
+        if is_whole and _has_layers(change.layout, num_hidden_layers) and change.words:
             found.setdefault(change.layout, change)
     return list(found.values())
+
+
+def _has_layers(layout: LayoutSpec, num_hidden_layers: int) -> bool:
+    given = layout.stage_layers
+    if given is not None and len(given) == layout.num_stages:
+        return min(given[1:-1], default=1) > 0
+    return layout.num_stages <= num_hidden_layers
 
 
 def legal_changes(
