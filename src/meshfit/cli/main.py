@@ -20,6 +20,7 @@ from meshfit.cli import (
     plan,
     probe,
     report,
+    scale,
     serve,
     topo,
     validate,
@@ -39,6 +40,8 @@ app = typer.Typer(
 app.command()(fit.fit)
 app.command()(fit.run)
 app.command()(plan.plan)
+app.command()(train.train)
+app.command()(scale.scale)
 app.command()(check.check)
 app.command()(dryrun.dryrun)
 app.command()(model.model)
