@@ -23,6 +23,7 @@ from meshfit.cli import (
     scale,
     serve,
     topo,
+    train,
     validate,
 )
 from meshfit.cli.output import stderr

@@ -19,9 +19,10 @@ def nonfinite_loss(result: RunResult) -> Failure | None:
         if report.first_bad_loss is not None
     ]
     step, rank = min(seen, default=(bad[0], None))
+    value, step = result.losses[bad[0]], result.first_step + step
     where = "" if rank is None else f", first on rank {rank}"
     return Failure(
-        message=f"the loss of step {step} is {result.losses[bad[0]]}{where}",
+        message=f"the loss of step {step} is {value}{where}",
         rank=rank,
         phase="train",
         step=step,

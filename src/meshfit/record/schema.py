@@ -24,7 +24,7 @@ Outcome = Literal[
     "launch_error",
     "interrupted",
 ]
-Purpose = Literal["weights", "reference", "measure", "parity"]
+Purpose = Literal["weights", "reference", "measure", "parity", "train"]
 ParityKind = Literal["single_process", "reduced", "reference"]
 
 
@@ -41,6 +41,36 @@ class RoutingGroups:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointRequest:
+    """Checkpoints of a run.
+
+    Attributes:
+        folder: that holds all of them.
+        every: steps between two; the last step has one in any case.
+        keep: how many of the last good ones stay.
+        asynchronous: training goes on while one is written.
+        resume: start from the last good one; else the folder must hold none.
+    """
+
+    folder: str
+    every: int
+    keep: int = 2
+    asynchronous: bool = False
+    resume: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointReport:
+    """What one save took, in seconds from when it began: ``blocked_s`` until training went on,
+    ``written_s`` until the checkpoint was good. ``size_bytes`` of all ranks."""
+
+    step: int
+    blocked_s: float
+    written_s: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRequest:
     """One launch under torchrun.
 
@@ -48,7 +78,8 @@ class RunRequest:
         plan_hash: identity of the sweep; a resume reuses only rows with the same hash.
         purpose: ``weights`` writes initial weights; ``reference`` also writes losses, gradient
             norms and first-step gradients to compare with; ``parity`` runs only the judged steps;
-            ``measure`` runs everything.
+            ``measure`` runs everything; ``train`` takes its steps, with checkpoints, and is compared
+            with nothing.
         model_config: Hugging Face config, as read.
         weights: folder of safetensors that every layout loads its shards from.
         steps, warmup_steps: optimizer steps in all; how many first ones timing leaves out.
@@ -91,6 +122,7 @@ class RunRequest:
     rank_order: tuple[str, ...] = AXES
     routing_groups: RoutingGroups | None = None
     prediction: Prediction | None = None
+    checkpoint: CheckpointRequest | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +235,11 @@ class RunResult:
     environment: dict[str, Any] = field(default_factory=dict)
     sample_ids: tuple[tuple[int, ...], ...] = ()
     """Sample ids of each judged step, in global order."""
+    first_step: int = 0
+    """Steps that a checkpoint had behind it: losses, norms and samples are of the steps from here."""
+    load_s: float | None = None
+    """Seconds to read, check and take over that checkpoint, on the slowest rank; None without."""
+    checkpoints: tuple[CheckpointReport, ...] = ()
     routing: RoutingReport | None = None
     """None in a dense model."""
     replayed: ReplayedSteps | None = None

@@ -98,7 +98,7 @@ def fit_layouts(
 def _sweep(
     job: Job, key: str, choose_layouts: LayoutChooser, *, out: Path | None, console: Console
 ) -> FitEnd:
-    _require_runnable(job)
+    require_runnable(job)
     folder = RunFolder(out) if out else RunFolder.of_plan(job.name, key)
     with lab_in_use(job.topology.lab), folder_lock(folder.root):
         for ended in end_orphans(folder.root):
@@ -126,7 +126,7 @@ def _decide(job: Job, key: str, folder: RunFolder, choose_layouts: LayoutChooser
     return plan
 
 
-def _require_runnable(job: Job) -> None:
+def require_runnable(job: Job) -> None:
     """What can be known to fail before anything is started.
 
     Raises:

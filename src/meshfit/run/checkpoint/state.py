@@ -1,0 +1,120 @@
+"""The tensors that a run goes on from, by a name that is the same under every layout.
+
+Parameters, persistent buffers (a router's balancing bias is one) and the optimizer's state of each
+parameter. A DTensor knows which part of the whole this rank has; a plain tensor is whole. Dropout is
+off and data are a function of the step, so there is no random state to keep.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.optim import Optimizer
+
+from meshfit.errors import InputError
+from meshfit.run.gradients import local_tensor
+from meshfit.run.parallelize import RankModel
+
+_MODEL, _BUFFER, _OPTIMIZER = "model", "buffer", "optimizer"
+
+
+class TrainingState:
+    """What of a run's state this rank holds."""
+
+    def __init__(self, model: RankModel, optimizer: Optimizer) -> None:
+        # ZeroRedundancyOptimizer keeps the states of its part of the parameters in one inside.
+        self._optimizer = getattr(optimizer, "optim", optimizer)
+        self._parameters = list(_named_parameters(model))
+        self._buffers = dict(_persistent_buffers(model))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Name -> tensor, which shares memory with the run's own."""
+        found = {f"{_BUFFER}.{name}": buffer for name, buffer in self._buffers.items()}
+        for name, parameter in self._parameters:
+            found[f"{_MODEL}.{name}"] = parameter.detach()
+            for key, value in self._optimizer.state.get(parameter, {}).items():
+                found[f"{_OPTIMIZER}.{name}.{key}"] = value
+        return found
+
+    def size_bytes(self) -> int:
+        """Bytes of this rank's part."""
+        return sum(local_tensor(tensor).nbytes for tensor in self.tensors().values())
+
+    def prepare(self, metadata: Metadata) -> dict[str, Tensor]:
+        """Tensors to load what ``metadata`` describes into, the optimizer's state made anew.
+
+        Raises:
+            InputError: the checkpoint lacks one, or has it in another shape.
+        """
+        stored = metadata.state_dict_metadata
+        owned = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
+        for name, parameter in self._parameters:
+            if id(parameter) in owned:
+                self._optimizer.state[parameter] = _empty_state(name, parameter, stored)
+        tensors = self.tensors()
+        for name, tensor in tensors.items():
+            _check_shape(name, tensor, stored)
+        return tensors
+
+    def settle(self) -> None:
+        """After loading: a second copy of a parameter on this rank gets the first one's state."""
+        first: dict[str, nn.Parameter] = {}
+        for name, parameter in self._parameters:
+            source = first.setdefault(name, parameter)
+            if source is not parameter:
+                _copy(source, parameter, self._optimizer)
+
+
+def _named_parameters(model: RankModel) -> Iterator[tuple[str, nn.Parameter]]:
+    """All that the optimizer steps; a tied head's copy on another stage by its embedding's name."""
+    yield from model.parameters_by_name().items()
+    if model.tied_copy is not None:
+        last = model.stages[-1]
+        prefix = last.model.base_model_prefix
+        yield f"{prefix}.{last.family.embeddings[0]}.weight", model.tied_copy
+
+
+def _persistent_buffers(model: RankModel) -> Iterator[tuple[str, Tensor]]:
+    for stage in model.stages:
+        for path, module in stage.model.named_modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                if name not in module._non_persistent_buffers_set:
+                    yield f"{path}.{name}", buffer
+
+
+def _empty_state(
+    name: str, parameter: nn.Parameter, stored: Mapping[str, object]
+) -> dict[str, Tensor]:
+    """State of one parameter as the checkpoint has it: like the parameter, or one number."""
+    prefix = f"{_OPTIMIZER}.{name}."
+    state = {}
+    for key, what in stored.items():
+        suffix = key.removeprefix(prefix)
+        if suffix == key or "." in suffix or not isinstance(what, TensorStorageMetadata):
+            continue
+        dtype = what.properties.dtype
+        if what.size == parameter.shape:
+            state[suffix] = torch.zeros_like(parameter.detach(), dtype=dtype)
+        else:
+            device = local_tensor(parameter).device
+            state[suffix] = torch.zeros(what.size, dtype=dtype, device=device)
+    return state
+
+
+def _check_shape(name: str, tensor: Tensor, stored: Mapping[str, object]) -> None:
+    what = stored.get(name)
+    if not isinstance(what, TensorStorageMetadata):
+        raise InputError(f"the checkpoint has no {name}")
+    if what.size != tensor.shape:
+        raise InputError(
+            f"the checkpoint has {name} in the shape {tuple(what.size)}, but this run in "
+            f"{tuple(tensor.shape)}"
+        )
+
+
+@torch.no_grad()
+def _copy(source: nn.Parameter, target: nn.Parameter, optimizer: Optimizer) -> None:
+    local_tensor(target).copy_(local_tensor(source))
+    for key, value in optimizer.state.get(source, {}).items():
+        local_tensor(optimizer.state[target][key]).copy_(local_tensor(value))
