@@ -1,6 +1,12 @@
 import pytest
 
-from meshfit.launch.progress import STARTUP_PATIENCE_S, ProgressWatch, culprit, describe
+from meshfit.launch.progress import (
+    STARTUP_PATIENCE_S,
+    ProgressWatch,
+    culprit,
+    culprit_by_stacks,
+    describe,
+)
 from meshfit.record.heartbeat import Heartbeat
 
 
@@ -75,3 +81,24 @@ def test_every_rank_is_described() -> None:
         "rank 0 waits for others in phase train, step 1; rank 1 is busy in phase build, step 0; "
         "rank 2 has said nothing"
     )
+
+
+WAITING = 'File "/x/torch/distributed/distributed_c10d.py", line 2891 in all_reduce'
+IN_BACKWARD = 'File "/x/torch/autograd/graph.py", line 869 in _engine_run_backward'
+BUSY = 'File "/x/model.py", line 12 in forward'
+
+
+def test_of_ranks_that_all_say_they_wait_the_one_outside_communication_is_to_blame() -> None:
+    assert culprit_by_stacks({0: WAITING, 1: BUSY, 2: IN_BACKWARD}, 3) == (1, f"is at {BUSY}")
+
+
+def test_a_rank_that_does_not_answer_a_signal_is_to_blame() -> None:
+    found = culprit_by_stacks({0: WAITING}, 2)
+    assert found is not None
+    assert found[0] == 1
+    assert "does not answer a signal" in found[1]
+
+
+def test_ranks_that_all_wait_or_were_not_asked_leave_nobody_to_blame() -> None:
+    assert culprit_by_stacks({0: WAITING, 1: IN_BACKWARD}, 2) is None
+    assert culprit_by_stacks({}, 2) is None

@@ -11,7 +11,7 @@ import signal
 from dataclasses import dataclass
 
 from meshfit.launch.evidence import Evidence, RankError
-from meshfit.launch.progress import culprit, describe
+from meshfit.launch.progress import culprit, culprit_by_stacks, describe
 from meshfit.record.heartbeat import STARTUP_PHASES
 from meshfit.record.schema import Failure, Outcome, RunResult
 from meshfit.units import format_duration
@@ -104,6 +104,9 @@ def _hang(reason: str, evidence: Evidence) -> Verdict:
     message = f"{reason}: {describe(evidence.heartbeats, evidence.num_ranks)}"
     if rank is not None and rank in evidence.stack_tops:
         message += f" (rank {rank} at {evidence.stack_tops[rank]})"
+    elif rank is None and (found := culprit_by_stacks(evidence.stack_tops, evidence.num_ranks)):
+        rank, how = found
+        message += f" (rank {rank} {how})"
     return _verdict("hang", message, evidence, rank=rank)
 
 

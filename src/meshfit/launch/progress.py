@@ -1,5 +1,6 @@
 """Whether a launch still moves, and if not, which rank holds it up."""
 
+import re
 from collections.abc import Mapping
 
 from meshfit.record.heartbeat import FINISHED_PHASE, STARTUP_PHASES, Heartbeat
@@ -7,6 +8,10 @@ from meshfit.record.heartbeat import FINISHED_PHASE, STARTUP_PHASES, Heartbeat
 STARTUP_PATIENCE_S = 300.0
 """Importing and meeting the others may take this long whatever is asked of a step: a busy host is
 slow to start, and that is no hang."""
+
+_WAITS = re.compile(r"torch/(distributed|nn/parallel)/|torch/autograd/graph\.py")
+"""Innermost Python frame of a rank that waits: a collective, or a backward, inside of which DDP's
+C++ waits."""
 
 _Standing = dict[int, tuple[str, int, bool]]
 
@@ -49,6 +54,22 @@ def culprit(heartbeats: Mapping[int, Heartbeat], num_ranks: int) -> int | None:
     if not active:
         return None
     return min(active, key=lambda beat: (beat.step, beat.time)).rank
+
+
+def culprit_by_stacks(stack_tops: Mapping[int, str], num_ranks: int) -> tuple[int, str] | None:
+    """The rank that holds up others of which all say that they wait, and how that is known.
+
+    Every rank was asked for its Python stack. One that does not answer is stopped or stuck below
+    Python; one that is not inside communication is what the others wait for. None when all are, or
+    none was asked.
+    """
+    if not stack_tops:
+        return None
+    silent = [rank for rank in range(num_ranks) if rank not in stack_tops]
+    if silent:
+        return silent[0], "does not answer a signal: it is stopped, or stuck below Python"
+    busy = [rank for rank in range(num_ranks) if not _WAITS.search(stack_tops[rank])]
+    return (busy[0], f"is at {stack_tops[busy[0]]}") if busy else None
 
 
 def describe(heartbeats: Mapping[int, Heartbeat], num_ranks: int) -> str:

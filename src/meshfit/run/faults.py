@@ -10,7 +10,8 @@ kind     what happens
 kill     the rank gets SIGKILL, as from the kernel's out-of-memory killer
 raise    the rank raises ``InjectedFault``
 exit     the rank ends at once with exit code ``code`` (7 if not given)
-hang     the rank stands still for ever
+hang     the rank stands still for ever, before the step's first collective
+stall    the rank is stopped (SIGSTOP) inside the step's next collective
 oom      the rank asks its CPU allocator for 1 PiB
 slow     the rank sleeps for ``seconds`` (0.1 if not given)
 nan      ``fault_at`` returns True, and the worker makes its loss NaN
@@ -31,7 +32,7 @@ from meshfit.record.variables import CANDIDATE_VARIABLE
 
 FAULT_VARIABLE = "MESHFIT_FAULT"
 
-_KINDS = ("kill", "raise", "exit", "hang", "oom", "slow", "nan")
+_KINDS = ("kill", "raise", "exit", "hang", "stall", "oom", "slow", "nan")
 _KEYS = {
     "rank": int, "step": int, "phase": str, "candidate": str, "code": int, "seconds": float,
 }  # fmt: skip
@@ -128,9 +129,27 @@ def _happen(fault: Fault, place: str) -> None:
         case "hang":
             while True:
                 time.sleep(3600)
+        case "stall":
+            _stall_in_next_collective()
         case "oom":
             import torch  # noqa: PLC0415  (the rest of this file works without)
 
             torch.empty(_OOM_BYTES, dtype=torch.uint8)
         case "slow":
             time.sleep(fault.seconds)
+
+
+def _stall_in_next_collective() -> None:
+    """From now on, the first call for communication stops this process as soon as it is made."""
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415
+
+    from meshfit.measure.timeline.calls import is_call  # noqa: PLC0415
+
+    class StopsInCalls(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            if is_call(func):
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return result
+
+    StopsInCalls().__enter__()

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from meshfit.compare.parity import judge
 from meshfit.errors import RunError
+from meshfit.compare.blame import nonfinite_loss
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.progress import Progress
 from meshfit.funnel.sweep.tasks import CANDIDATE_PURPOSES, Task, key_of
@@ -118,15 +119,17 @@ def _run(
     return Record(
         plan_hash=task.request.plan_hash,
         candidate=task.request.candidate,
+    no_number = nonfinite_loss(ended.result) if ended.result and task.is_candidate else None
+    is_wrong = no_number is not None or (parity is not None and not parity.ok)
         repeat=task.request.repeat,
         purpose=task.request.purpose,
         layout=task.layout,
-        outcome="parity_failed" if parity and not parity.ok else ended.outcome,
+        outcome="parity_failed" if is_wrong else ended.outcome,
         started_at=started_at,
         seconds=time.monotonic() - started,
         result=ended.result,
         parity=parity,
-        failure=ended.failure,
+        failure=ended.failure or no_number,
         prediction=task.request.prediction,
         folder=folder.relative(task.folder),
     )
