@@ -81,7 +81,7 @@ class Trainer:
         if not self._has_last or self.mesh.index("tp") > 0:
             losses.zero_()  # tensor-parallel ranks compute the same loss; other stages have none
         losses = self.mesh.sum_over_ranks(losses)
-        return (losses / self._layout.gradient_ranks).tolist()
+        return (losses / self._layout.data_parallel_size).tolist()
 
     def first_bad_loss(self) -> int | None:
         """First step whose loss was not finite on this rank, before any sum over ranks."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from meshfit.compare.blame import nonfinite_loss
 from meshfit.compare.parity import judge
 from meshfit.errors import RunError
-from meshfit.compare.blame import nonfinite_loss
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.progress import Progress
 from meshfit.funnel.sweep.tasks import CANDIDATE_PURPOSES, Task, key_of
@@ -116,11 +116,11 @@ def _run(
         on_progress=progress.update,
     )
     parity = _judge(task, ended.result, rows) if ended.result and task.is_candidate else None
+    no_number = nonfinite_loss(ended.result) if ended.result and task.is_candidate else None
+    is_wrong = no_number is not None or (parity is not None and not parity.ok)
     return Record(
         plan_hash=task.request.plan_hash,
         candidate=task.request.candidate,
-    no_number = nonfinite_loss(ended.result) if ended.result and task.is_candidate else None
-    is_wrong = no_number is not None or (parity is not None and not parity.ok)
         repeat=task.request.repeat,
         purpose=task.request.purpose,
         layout=task.layout,
