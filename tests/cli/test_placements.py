@@ -46,7 +46,12 @@ def test_tensor_parallel_across_hosts_loses_to_tensor_parallel_inside(job):
 def test_hosts_say_which_ranks_each_takes(job):
     (found,) = placements(job, "--layout", "tp=8,dp_shard=8")
     assert found["hosts"] == [
-        {"name": f"host{host}", "ranks": list(range(8 * host, 8 * host + 8))} for host in range(8)
+        {
+            "name": f"host{host}",
+            "ranks": list(range(8 * host, 8 * host + 8)),
+            "devices": list(range(8)),
+        }
+        for host in range(8)
     ]
     assert found["placements"][1]["by_rank_order"][:3] == [0, 8, 16]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from meshfit.cluster.lab import PAYLOAD_FRACTION
+from meshfit.cluster.lab import PAYLOAD_FRACTION, lab_topology
 from meshfit.cluster.topology import LabSpec
 from meshfit.lab.hosts import launch_hosts
 from meshfit.lab.machine import lab_for
@@ -44,7 +44,7 @@ def run_in(lab: LabSpec, folder: Path, *, candidate: str = "plain") -> LaunchOut
             deadline_s=120,
             hang_s=60,
             module="lab_worker",
-            hosts=launch_hosts(lab),
+            hosts=launch_hosts(lab_topology(lab)),
         )
 
 

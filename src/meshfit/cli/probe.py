@@ -104,7 +104,7 @@ def _measured(
             request,
             Path(folder) / "launch",
             deadline_s=2 * budget_s + STARTING_S,
-            hosts=launch_hosts(topology.lab),
+            hosts=launch_hosts(topology),
         )
 
 

@@ -17,7 +17,7 @@ from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError
 from meshfit.files import is_file
 
-_CLUSTER_FILE = re.compile(r"^(levels|here)\s*:", re.MULTILINE)
+_CLUSTER_FILE = re.compile(r"^(levels|matrix|here)\s*:", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)

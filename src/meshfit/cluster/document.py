@@ -23,6 +23,7 @@ def topology_document(topology: Topology, sys: Path = _SYS) -> dict[str, Any]:
         "memory_bandwidth": accelerator.memory_bytes_per_s,
         "source": accelerator.source,
         "gpus_per_host": topology.gpus_per_host,
+        "device_order": list(topology.device_order),
         "hosts": [
             topology.host_of(index * topology.gpus_per_host) for index in range(topology.num_hosts)
         ],

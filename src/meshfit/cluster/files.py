@@ -6,6 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.device_order import device_order, nests
+from meshfit.cluster.discover import nvidia_topo
+from meshfit.cluster.discover.conclude import conclude, topology_of
+from meshfit.cluster.discover.merge import merge
+from meshfit.cluster.discover.text import source_of
 from meshfit.cluster.here import this_machine
 from meshfit.cluster.hostlist import expand_hosts
 from meshfit.cluster.lab import lab_topology, read_lab_block, require_lab_up
@@ -71,9 +76,12 @@ def _described(document: Mapping[str, Any], source: str) -> Topology:
 
 
 def _cluster(file: ClusterFile, source: str) -> Topology:
-    gpus_per_host = file.gpus_per_host or file.levels[0].size
-    levels: list[Level] = []
-    domain = 1
+    inside = None if file.matrix is None else _host_of_matrix(file.matrix, file, source)
+    if inside is None and not file.levels:
+        raise InputError(f"{source}: levels is empty; write at least one, or the matrix of a host")
+    gpus_per_host = file.gpus_per_host or (inside.gpus_per_host if inside else file.levels[0].size)
+    levels = list(inside.levels) if inside else []
+    domain = inside.num_accelerators if inside else 1
     for level in file.levels:
         domain *= level.size
         levels.append(_level(level, outside_host=domain > gpus_per_host and len(levels) > 0))
@@ -82,11 +90,65 @@ def _cluster(file: ClusterFile, source: str) -> Topology:
         levels=tuple(levels),
         gpus_per_host=gpus_per_host,
         hosts=_hosts(file.hosts),
+        device_order=inside.device_order if inside else _device_order(file, gpus_per_host, source),
         host_memory_bytes=None if file.host_memory is None else parse_bytes(file.host_memory),
         storage_write_bytes_per_s=_storage(file),
     )
     _check(topology, source)
     return topology
+
+
+def _host_of_matrix(matrix: str, file: ClusterFile, source: str) -> Topology:
+    """One host of the accelerators between which the matrix says the paths.
+
+    Raises:
+        InputError: not square, a cell that is no path, or paths that do not make even levels.
+    """
+    rows = [line.split() for line in matrix.splitlines() if line.strip()]
+    if rows and "X" not in rows[0]:
+        rows = rows[1:]  # a header
+    labelled = [
+        row if row[0].startswith("GPU") else [f"GPU{index}", *row] for index, row in enumerate(rows)
+    ]
+    text = "\n".join("\t".join(row) for row in labelled)
+    host = nvidia_topo.read(source_of(f"{source}: matrix", text))
+    topology = topology_of(conclude(merge([host]), file.accelerator))
+    if file.gpus_per_host not in (None, topology.gpus_per_host):
+        raise InputError(
+            f"{source}: gpus_per_host {file.gpus_per_host}, but the matrix is of "
+            f"{topology.gpus_per_host}"
+        )
+    return topology
+
+
+def _device_order(file: ClusterFile, gpus_per_host: int, source: str) -> tuple[int, ...]:
+    """The order that the groups of levels ask for; empty where none do.
+
+    Raises:
+        InputError: groups that are no domains of their level, or do not nest.
+    """
+    groupings: list[list[list[int]]] = []
+    domain = 1
+    for level in file.levels:
+        domain *= level.size
+        if level.groups is None:
+            continue
+        sizes = sorted({len(group) for group in level.groups})
+        devices = sorted(device for group in level.groups for device in group)
+        if devices != list(range(gpus_per_host)) or sizes != [domain]:
+            raise InputError(
+                f"{source}: groups of level {level.name!r} must hold each of the {gpus_per_host} "
+                f"devices of a host once, {domain} to a group; found groups of "
+                f"{', '.join(map(str, sizes))}. Domains of unequal size are no level: write those "
+                f"of the size that divides all of them"
+            )
+        if groupings and not nests(groupings[-1], level.groups):
+            raise InputError(
+                f"{source}: groups of level {level.name!r} cut groups of the level inside it"
+            )
+        groupings.append(level.groups)
+    order = device_order(groupings, gpus_per_host)
+    return () if order == tuple(range(gpus_per_host)) else order
 
 
 def _level(file: LevelFile, *, outside_host: bool) -> Level:

@@ -9,6 +9,9 @@ from meshfit.cluster.topology import LevelKind, Source, Transport
 Count = Annotated[int, Field(gt=0, strict=True)]
 
 
+DeviceIndex = Annotated[int, Field(ge=0, lt=1024, strict=True)]
+
+
 class Strict(BaseModel):
     """A block of the file; unknown keys are refused."""
 
@@ -26,7 +29,8 @@ Quantity = Annotated[str, Field(strict=True)] | Annotated[float, Field(strict=Tr
 
 
 class LevelFile(Strict):
-    """One level. ``from`` here is the source of those of its numbers that carry none."""
+    """One level. ``from`` here is the source of those of its numbers that carry none. ``groups``:
+    devices of a host by domain, where those of a domain are not neighbours."""
 
     name: Annotated[str, Field(min_length=1)]
     size: Count
@@ -36,6 +40,7 @@ class LevelFile(Strict):
     rails: Annotated[bool, Field(strict=True)] = False
     oversubscription: Annotated[float, Field(ge=1)] = 1.0
     transport: Transport | None = None
+    groups: list[list[DeviceIndex]] | None = None
     source: Source = Field(default="typed", alias="from")
 
 
@@ -44,10 +49,14 @@ class StorageFile(Strict):
 
 
 class ClusterFile(Strict):
+    """``matrix``: paths between the accelerators of one host, as ``nvidia-smi topo -m`` prints them;
+    the levels inside a host follow from it, and ``levels`` are those around it."""
+
     schema_version: Literal[1]
     accelerator: str
     gpus_per_host: Count | None = None
-    levels: Annotated[list[LevelFile], Field(min_length=1)]
+    matrix: str | None = None
+    levels: list[LevelFile] = []
     hosts: str | list[str] | None = None
     memory: str | Count = "total"
     host_memory: str | Count | None = None

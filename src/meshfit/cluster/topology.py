@@ -75,6 +75,8 @@ class Topology:
 
     ``hosts`` are host names in rank order (empty: ``host0``, ``host1`` ... are made up).
     ``host_memory_bytes`` and ``storage_write_bytes_per_s`` are of one host.
+    ``device_order`` says which device of its host each local rank takes, where domains hold devices
+    that are not neighbours (empty: rank i takes device i).
     ``oversubscribed`` is set when several ranks share one core or device.
     """
 
@@ -84,6 +86,7 @@ class Topology:
     hosts: tuple[str, ...] = ()
     host_memory_bytes: int | None = None
     storage_write_bytes_per_s: float | None = None
+    device_order: tuple[int, ...] = ()
     oversubscribed: bool = False
     is_here: bool = False
     """Whether this is the machine meshfit runs on, so that tier 4 can run on it."""

@@ -1,14 +1,19 @@
-"""The hosts of a lab as a launch sees them."""
+"""The hosts of a lab, or this machine, as a launch sees them."""
 
-from meshfit.cluster.topology import LabSpec
+import os
+from collections.abc import Mapping, Sequence
+
+from meshfit.cluster.topology import Topology
 from meshfit.lab.commands import LINK, start_prefix
 from meshfit.launch.hosts import LaunchHost
 
 
-def launch_hosts(lab: LabSpec | None) -> tuple[LaunchHost, ...]:
-    """Where a launch starts its ranks; empty without a lab, which is this machine."""
+def launch_hosts(topology: Topology) -> tuple[LaunchHost, ...]:
+    """Where a launch starts its ranks; empty on this machine, unless its devices are to be taken in
+    another order than theirs."""
+    lab = topology.lab
     if lab is None:
-        return ()
+        return _this_machine(topology)
     return tuple(
         LaunchHost(
             name=host,
@@ -18,3 +23,22 @@ def launch_hosts(lab: LabSpec | None) -> tuple[LaunchHost, ...]:
         )
         for host in lab.hosts
     )
+
+
+def _this_machine(topology: Topology) -> tuple[LaunchHost, ...]:
+    if not topology.device_order:
+        return ()
+    visible = in_device_order(topology.device_order, os.environ)
+    here = LaunchHost(
+        name="localhost",
+        ranks=topology.gpus_per_host,
+        environment={"CUDA_VISIBLE_DEVICES": visible},
+    )
+    return (here,)
+
+
+def in_device_order(order: Sequence[int], environment: Mapping[str, str]) -> str:
+    """CUDA_VISIBLE_DEVICES with what processes see now in another order."""
+    seen = environment.get("CUDA_VISIBLE_DEVICES")
+    devices = seen.split(",") if seen else [str(index) for index in range(len(order))]
+    return ",".join(devices[index].strip() for index in order)

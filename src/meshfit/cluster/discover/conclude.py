@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from meshfit.cluster.catalog import accelerator_entry
+from meshfit.cluster.device_order import device_order
 from meshfit.cluster.discover.facts import GpuFacts
 from meshfit.cluster.discover.formats import readings_of
 from meshfit.cluster.discover.levels import FoundLevel, FoundLevels, levels_of
@@ -36,6 +37,13 @@ class FoundCluster:
     @property
     def gpus_per_host(self) -> int | None:
         return len(self.discovery.gpus) or None
+
+    @property
+    def device_order(self) -> tuple[int, ...]:
+        """Which device of its host each local rank takes; empty where rank i takes device i."""
+        count = len(self.discovery.gpus)
+        order = device_order((level.groups for level in self.levels if level.groups), count)
+        return () if order == tuple(range(count)) else order
 
     @property
     def num_accelerators(self) -> int | None:
@@ -95,6 +103,7 @@ def topology_of(cluster: FoundCluster) -> Topology:
         levels=tuple(_level(level) for level in cluster.levels),
         gpus_per_host=cluster.gpus_per_host or 1,
         hosts=cluster.discovery.hosts,
+        device_order=cluster.device_order,
     )
 
 

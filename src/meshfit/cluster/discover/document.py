@@ -13,6 +13,7 @@ from meshfit.cluster.discover.levels import FoundLevel
 from meshfit.cluster.discover.merge import fabrics_of
 from meshfit.cluster.discover.nics import nearest_nics
 from meshfit.errors import InputError
+from meshfit.units import format_bytes
 
 
 def discovery_document(cluster: FoundCluster) -> dict[str, Any]:
@@ -33,6 +34,7 @@ def discovery_document(cluster: FoundCluster) -> dict[str, Any]:
         "memory_bandwidth": spec.memory_bytes_per_s if spec else None,
         "source": spec.source if spec else None,
         "gpus_per_host": cluster.gpus_per_host,
+        "device_order": list(cluster.device_order),
         "hosts": list(found.hosts) or (["host0"] if found.node else []),
         "levels": [level_document(level) for level in cluster.levels],
         "nics": None if node.nics is None else [nic.shown_name for nic in node.nics],
@@ -98,6 +100,20 @@ def domains(host: HostFacts) -> dict[str, list[list[str]]]:
     return {name: [list(group) for group in found] for name, found in groups.items()}
 
 
+def memory_text(cluster: FoundCluster) -> str | None:
+    """Memory of one accelerator, and what is free of it; None where neither is known."""
+    memory = [gpu.memory_bytes for gpu in cluster.discovery.gpus if gpu.memory_bytes]
+    if memory:
+        total = f"{format_bytes(min(memory))} each"
+    elif cluster.entry:
+        total = f"{format_bytes(cluster.entry.spec.memory_bytes)} each by its specification"
+    else:
+        return None
+    if cluster.free_bytes is None:
+        return f"{total}, how much is free is not known"
+    return f"{total}, {format_bytes(cluster.free_bytes)} free"
+
+
 def level_document(level: FoundLevel) -> dict[str, Any]:
     """One level as ``document.level_document``, with ``sizes`` where its domains are uneven."""
     document = {
@@ -128,7 +144,9 @@ def cluster_yaml(cluster: FoundCluster) -> str:
         "schema_version": 1,
         "accelerator": cluster.entry.name,
         "gpus_per_host": cluster.gpus_per_host,
-        "levels": [_yaml_level(level) for level in cluster.levels],
+        "levels": [
+            _yaml_level(level, with_groups=bool(cluster.device_order)) for level in cluster.levels
+        ],
     }
     if cluster.discovery.hosts:
         document["hosts"] = list(cluster.discovery.hosts)
@@ -142,7 +160,8 @@ def cluster_yaml(cluster: FoundCluster) -> str:
     return read + notes + yaml.safe_dump(document, sort_keys=False, width=100)
 
 
-def _yaml_level(level: FoundLevel) -> dict[str, Any]:
+def _yaml_level(level: FoundLevel, *, with_groups: bool) -> dict[str, Any]:
+    groups = [list(group) for group in level.groups] if with_groups else []
     return {
         "name": level.name,
         "size": level.size,
@@ -151,7 +170,7 @@ def _yaml_level(level: FoundLevel) -> dict[str, Any]:
         "latency": {"value": level.latency_s, "from": "spec"},
         "rails": level.rails,
         "oversubscription": level.oversubscription or 1.0,
-    }
+    } | ({"groups": groups} if groups else {})
 
 
 def _gpu(gpu: GpuFacts) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshfit.cluster.catalog import default_node_type
-from meshfit.cluster.discover.domains import equal_size, within
-from meshfit.cluster.discover.facts import HostFacts, PathKind, Tier
+from meshfit.cluster.device_order import nests
+from meshfit.cluster.discover.domains import Groups, equal_size, within
+from meshfit.cluster.discover.facts import GpuFacts, HostFacts, PathKind, Tier
 from meshfit.cluster.discover.links import LinkDomains, link_domains
 from meshfit.cluster.discover.merge import Discovery
 from meshfit.cluster.discover.nics import compute_nics
@@ -27,12 +28,16 @@ _PCIE_LEVELS: tuple[tuple[PathKind, str], ...] = (
 )
 
 
+Domains = tuple[tuple[int, ...], ...]
+"""Devices of a host by their index, domain by domain."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FoundLevel:
     """As ``topology.Level``, where a figure may be unknown.
 
     ``sizes``: all that occur; ``size`` is the commonest. ``members``: what the innermost level
-    counts, ``accelerators`` or ``hosts``.
+    counts, ``accelerators`` or ``hosts``. ``groups``: devices of a host by domain, of levels inside it.
     """
 
     name: str
@@ -45,6 +50,7 @@ class FoundLevel:
     oversubscription: float | None = None
     rails: bool = False
     members: str = ""
+    groups: Domains = ()
 
     @property
     def is_even(self) -> bool:
@@ -79,11 +85,13 @@ def _inside_host(
         return ()
     levels: list[FoundLevel] = []
     covered = 1
+    inside: Domains = tuple((index,) for index in range(len(gpus)))
     link = link_domains(host, entry)
     if link is not None:
         notes.extend(link.notes)
         if link.size is not None:
-            levels.append(_link_level(link, link.size))
+            inside = _indices(link.groups, gpus)
+            levels.append(_link_level(link, link.size, inside))
             covered = link.size
     rate = _pcie_rate(host, entry)
     for kind, name in _PCIE_LEVELS:
@@ -94,12 +102,21 @@ def _inside_host(
             notes.append(f"NUMA domains of {shown} GPUs: uneven, so no level of them")
         if size is None or size <= covered or size == len(gpus) or size % covered:
             continue
-        levels.append(_bus(name, size // covered, rate))
-        covered = size
+        around = _indices(groups, gpus)
+        if not nests(inside, around):
+            notes.append(f"{levels[-1].name} domains reach over {name} ones, so no level of these")
+            continue
+        levels.append(_bus(name, size // covered, rate, around))
+        covered, inside = size, around
     if covered < len(gpus) or len(gpus) == 1:
-        levels.append(_bus("host", len(gpus) // covered, rate))
+        levels.append(_bus("host", len(gpus) // covered, rate, (tuple(range(len(gpus))),)))
     _note_numa(host, notes)
     return tuple(levels)
+
+
+def _indices(groups: Groups, gpus: Sequence[GpuFacts]) -> Domains:
+    index = {gpu.label: place for place, gpu in enumerate(gpus)}
+    return tuple(tuple(index[label] for label in group) for group in groups)
 
 
 def _note_numa(host: HostFacts, notes: list[str]) -> None:
@@ -118,7 +135,7 @@ def _note_numa(host: HostFacts, notes: list[str]) -> None:
         )
 
 
-def _link_level(link: LinkDomains, size: int) -> FoundLevel:
+def _link_level(link: LinkDomains, size: int, groups: Domains) -> FoundLevel:
     return FoundLevel(
         name="link",
         size=size,
@@ -128,10 +145,11 @@ def _link_level(link: LinkDomains, size: int) -> FoundLevel:
         latency_s=LATENCY_S["link"],
         source=link.source,
         members="accelerators",
+        groups=groups,
     )
 
 
-def _bus(name: str, size: int, rate: float | None) -> FoundLevel:
+def _bus(name: str, size: int, rate: float | None, groups: Domains) -> FoundLevel:
     """A level over PCIe. That its members share one slot's rate is a guess until it is measured."""
     return FoundLevel(
         name=name,
@@ -142,6 +160,7 @@ def _bus(name: str, size: int, rate: float | None) -> FoundLevel:
         latency_s=LATENCY_S["pcie"],
         source="guess",
         members="accelerators",
+        groups=groups,
     )
 
 

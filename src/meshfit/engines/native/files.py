@@ -56,6 +56,7 @@ def export(
     steps: int,
     prediction: Prediction | None,
     rank_order: Sequence[str] = AXES,
+    device_order: Sequence[int] = (),
     status: str = UNVERIFIED,
 ) -> dict[str, str]:
     """File name -> text of a plain PyTorch script, its torchrun line and the model's config.
@@ -64,6 +65,7 @@ def export(
         weights: folder of safetensors to start from, a relative one from the script's folder;
             None: the script draws random ones.
         rank_order: axes in the order that ranks are laid in, the outermost first.
+        device_order: device of its host that each local rank takes; empty: rank i takes device i.
         status: what is known of this very file, for its header.
 
     Raises:
@@ -80,6 +82,7 @@ def export(
             "steps": steps,
             "prediction": _prediction_line(prediction),
             "status": status,
+        "devices": ",".join(map(str, device_order)),
             "versions": WRITTEN_FOR,
         }
     )

@@ -24,7 +24,8 @@ def placements_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     shows), ``slower`` (share that the step takes longer than the fastest), ``engine_order``
     (whether it is how the job's ranks are laid now), and ``by_rank_order`` (ranks of the engine's own
     order by accelerator, which give this placement without the engine's help). ``hosts[]`` of
-    ``name`` and ``ranks``: what the fastest puts on each host, in the engine's ranks.
+    ``name`` and ``ranks``: what the fastest puts on each host, in the engine's ranks; ``devices``: the device that
+    each of them takes.
     """
     basis = basis_of(job)
     found = sorted(
@@ -63,6 +64,10 @@ def _placement(
 def _hosts(job: Job, ranks: list[int]) -> list[dict[str, Any]]:
     per_host = job.topology.gpus_per_host
     return [
-        {"name": job.topology.host_of(first), "ranks": ranks[first : first + per_host]}
+        {
+            "name": job.topology.host_of(first),
+            "ranks": ranks[first : first + per_host],
+            "devices": list(job.topology.device_order or range(per_host)),
+        }
         for first in range(0, len(ranks), per_host)
     ]

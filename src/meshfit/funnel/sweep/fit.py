@@ -113,7 +113,7 @@ def _sweep(
             run=job.run,
             folder=folder,
             progress=Progress(console),
-            hosts=launch_hosts(job.topology.lab),
+            hosts=launch_hosts(job.topology),
         )
         return _conclude(job, plan, end, folder)
 

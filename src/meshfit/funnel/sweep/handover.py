@@ -56,6 +56,7 @@ def _write(
         steps=job.run.steps,
         prediction=prediction,
         rank_order=job.profile.rank_order,
+        device_order=job.topology.device_order,
         status=status,
     )
     folder.mkdir(parents=True, exist_ok=True)

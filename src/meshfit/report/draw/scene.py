@@ -9,6 +9,7 @@ from typing import Literal
 
 from meshfit.cluster.discover.conclude import FoundCluster
 from meshfit.cluster.discover.cpu_list import shown_list
+from meshfit.cluster.discover.document import memory_text
 from meshfit.cluster.discover.domains import linked, numa_groups, switch_groups
 from meshfit.cluster.discover.facts import HostFacts, pair
 from meshfit.cluster.discover.levels import FoundLevel
@@ -105,8 +106,10 @@ def scene_of_discovery(cluster: FoundCluster, axes: Sequence[Axis] = ()) -> Scen
     count = cluster.num_accelerators
     hosts = found.num_hosts
     what = f"{count} x {name}" if count is not None else "accelerators not known"
+    memory = memory_text(cluster)
     return Scene(
-        title=f"{what} on {hosts} host{'s' if hosts > 1 else ''}",
+        title=f"{what} on {hosts} host{'s' if hosts > 1 else ''}"
+        + (f", {memory}" if memory else ""),
         root=root,
         axes=tuple(axes),
         notes=(*(f"contradiction: {c}" for c in found.contradictions), *cluster.notes),
