@@ -31,7 +31,7 @@ from meshfit.predict.memory.pytorch import rank_memory as pytorch_rank_memory
 from meshfit.predict.shape.columns import step_columns
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.shape.layer_basis import autocast, cast
-from meshfit.predict.shape.pick import alike, picked
+from meshfit.predict.shape.pick import alike, largest, picked
 from meshfit.predict.shape.schedule import Pipeline, RankShape
 from meshfit.predict.time.exchange.machine import Machine, machine_for
 from meshfit.predict.time.spread import is_measured, memory_spread, step_spread
@@ -415,7 +415,7 @@ def _fullest(group: LayoutGroup, basis: Basis) -> _Fullest:
     shapes = [shape for shape, _ in group.pipeline.distinct_ranks]
     ranks = [_rank_memory(shape, group) for shape in shapes]
     on_device = [_on_device(rank, basis) for rank in ranks]
-    worst = np.argmax(np.stack([reserved + context for reserved, context in on_device]), axis=0)
+    worst = largest([reserved + context for reserved, context in on_device])
     categories = [
         picked(worst, [rank.categories[name] for rank in ranks]) for name in MEMORY_CATEGORIES
     ]

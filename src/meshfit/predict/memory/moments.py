@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.predict.shape.pick import picked
+from meshfit.predict.shape.pick import largest, picked
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -47,5 +47,5 @@ class Moments:
 def at_peak(by_category: Mapping[str, FloatArray]) -> tuple[IntArray, dict[str, FloatArray]]:
     """For every layout the moment at which all categories ([moments, N]) together are largest, and
     each of them then."""
-    moment = np.argmax(sum(by_category.values()), axis=0)
+    moment = largest(sum(by_category.values(), start=np.zeros(1)))
     return moment, {name: picked(moment, values) for name, values in by_category.items()}

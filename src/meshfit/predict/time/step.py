@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import RECOMPUTE
 from meshfit.predict.shape.group import LayoutGroup
-from meshfit.predict.shape.pick import picked
+from meshfit.predict.shape.pick import largest, picked
 from meshfit.predict.shape.schedule import RankShape, bubble_s
 from meshfit.predict.time.accumulation import accumulation_s
 from meshfit.predict.time.compute import (
@@ -71,7 +71,7 @@ def worked(group: LayoutGroup, machine: Machine) -> Worked:
     micro_batches = group.columns.micro_batches
     each = np.stack([total(rank.per_micro_batch, len(group)) for rank in ranks])
     once = np.stack([total(rank.once, len(group)) for rank in ranks])
-    slowest = np.argmax(once + micro_batches * each, axis=0)
+    slowest = largest(once + micro_batches * each)
     terms = np.zeros((len(group), len(TERMS)))
     for column, name in enumerate(TERMS):
         if any(rank.has(name) for rank in ranks):
