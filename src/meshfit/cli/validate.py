@@ -9,6 +9,7 @@ import typer
 
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
 from meshfit.report.collectives import collectives_view
+from meshfit.report.serving_scores import serving_scores_view
 from meshfit.report.validation import validation_view
 from meshfit.validate.collectives.document import collectives_document
 from meshfit.validate.collectives.predictions import predict_collectives
@@ -18,6 +19,9 @@ from meshfit.validate.error_scores import ErrorScore
 from meshfit.validate.predictions import RowPrediction, predict_rows
 from meshfit.validate.refit import leave_one_out
 from meshfit.validate.rows import read_rows
+from meshfit.validate.serving.document import serving_document
+from meshfit.validate.serving.predictions import predict_serving
+from meshfit.validate.serving.rows import read_serving_rows
 
 TARGET_MISSED = 1
 
@@ -84,6 +88,29 @@ def collectives(
         print_json(document)
     else:
         stdout.print(collectives_view(document))
+    if any(not target["reached"] for target in document.get("targets", ())):
+        raise typer.Exit(TARGET_MISSED)
+
+
+@app.command()
+def serving(
+    file: Annotated[Path, typer.Argument(help="A table of measured servers (CSV).")],
+    with_targets: Annotated[
+        bool,
+        typer.Option("--targets", help="Hold the scores against the targets; exit 1 on a miss."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Errors of time to first token and per token by system, backend and model, in a closed loop, and
+    what layouts chosen by prediction would have cost."""
+    started = time.perf_counter()
+    predictions = predict_serving(read_serving_rows(file))
+    document = serving_document(str(file), predictions, with_targets=with_targets)
+    document["seconds"] = time.perf_counter() - started
+    if as_json:
+        print_json(document)
+    else:
+        stdout.print(serving_scores_view(document))
     if any(not target["reached"] for target in document.get("targets", ())):
         raise typer.Exit(TARGET_MISSED)
 

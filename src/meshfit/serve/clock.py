@@ -36,6 +36,8 @@ OTHER_KERNELS_PER_LAYER = 6
 cache, activation, quantisation of inputs."""
 KERNELS_OF_EXPERTS = 4
 """Choice of experts, sorting of tokens, activation, weighted sum."""
+EXPERT_TILE = 16
+"""Rows of one expert that are computed whole: the least of the grouped kernels' tiles."""
 STREAMED_PER_LAYER = 10
 """Hidden vectors that norms, residuals and rotation of one layer read and write for a token."""
 
@@ -126,14 +128,15 @@ class ReplicaClock:
         return self._total(load, in_line=False)
 
     def stage_times(self, load: StepLoad) -> tuple[StageTime, ...]:
-        """Seconds of every stage by term; the host's share lies with the last."""
+        """Seconds of every stage by term, without the host's."""
         steps = _seen_by_rank(load, self.layout)
-        return tuple(stage.time(steps) for stage in self._stages)
+        once = {id(stage): stage.time(steps) for stage in self._stages}
+        return tuple(once[id(stage)] for stage in self._stages)
 
     def _total(self, load: StepLoad, *, in_line: bool) -> FloatArray:
         totals = np.stack([time.total for time in self.stage_times(load)])
         working = totals.sum(axis=0) if in_line else totals.max(axis=0)
-        return np.asarray(self.device.pace * (working + self.host_s(load)))
+        return np.asarray(working + self.host_s(load))
 
     def host_s(self, load: StepLoad) -> FloatArray:
         """Seconds of the host in a step: fixed, and for each request of one attention group."""
@@ -143,11 +146,13 @@ class ReplicaClock:
 
     @cached_property
     def _stages(self) -> tuple["_Stage", ...]:
-        held = self.held
-        return tuple(
-            _Stage(clock=self, shards=shards, is_last=index == len(held) - 1)
-            for index, shards in enumerate(held)
-        )
+        """One object for equal stages, as in ``held``."""
+        last = self.held[-1]
+        once = {
+            id(shards): _Stage(clock=self, shards=shards, is_last=shards is last)
+            for shards in self.held
+        }
+        return tuple(once[id(shards)] for shards in self.held)
 
     @cached_property
     def costs(self) -> CollectiveCosts:
@@ -246,16 +251,22 @@ class _Stage:
     def _of_columns(
         self, kind: ComputeType, columns: Matmuls, tokens: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Seconds of those matmuls that arithmetic bounds, and of those that memory does."""
+        """Seconds of those matmuls that arithmetic bounds, and of those that memory does.
+
+        Experts are one grouped kernel: it fills the device as one matmul of all their rows does, and
+        computes whole tiles of each.
+        """
         flat = tokens.reshape(1, -1)
         is_expert = columns.experts > 0
         rows, active = self._expert_rows(columns, flat)
         rows = np.where(is_expert, rows, flat)
         times = np.where(is_expert, active, 1.0) * columns.count
         n, k = columns.outputs, columns.inputs
-        rate = self.device.matmul[kind].rate(np.maximum(rows, TILE), n, k)
+        together = np.where(is_expert, rows * active, rows)
+        rate = self.device.matmul[kind].rate(np.maximum(together, TILE), n, k)
         rate = rate * np.where(is_expert, self.device.experts, 1.0)
-        compute = 2.0 * rows * n * k / rate
+        computed = np.where(is_expert, np.ceil(rows / EXPERT_TILE) * EXPERT_TILE, rows)
+        compute = 2.0 * computed * n * k / rate
         moved = columns.weight_bytes + rows * (n + k) * ACTIVATION_BYTES
         moving = moved / self.device.memory_bytes_per_s
         is_bound = compute > moving

@@ -34,7 +34,7 @@ class ServingDevice:
         attention_share: of those rates, what is achieved here.
         latent_flops_per_s: of latent attention's decode; ``scan_flops_per_s`` of recurrences.
         custom_s: of a smallest all_reduce by the engine's own kernel.
-        kernel_s, step_s, sequence_s, request_s, pace: see ``constants.csv``.
+        kernel_s, step_s, sequence_s, request_s: see ``constants.csv``.
     """
 
     matmul: Mapping[ComputeType, MatmulRates]
@@ -50,7 +50,6 @@ class ServingDevice:
     step_s: float
     sequence_s: float
     request_s: float
-    pace: float
 
 
 def serving_device(
@@ -91,7 +90,6 @@ def serving_device(
         step_s=_of(known, "step", engine),
         sequence_s=_of(known, "sequence", engine),
         request_s=of_release(known, "request", engine, release),
-        pace=of_release(known, "pace", engine, release),
     )
 
 

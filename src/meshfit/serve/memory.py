@@ -134,13 +134,15 @@ def replica_memory(
     *,
     request_tokens: int,
     budget: ServingBudget,
+    held: tuple[StageShards, ...] | None = None,
 ) -> ReplicaMemory:
     """Memory of one replica of ``layout`` on ``accelerator``.
 
     Args:
         request_tokens: prompt and output of the longest request that must run.
+        held: what ranks hold, where it was worked out before (``ReplicaClock.held``).
     """
-    held = stages(model, layout, profile)
+    held = held or stages(model, layout, profile)
     return ReplicaMemory(
         stages=tuple(
             _stage(model, stage, layout, accelerator, budget, is_last=stage is held[-1])

@@ -6,8 +6,7 @@ held decides memory, and what a step multiplies with.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from meshfit.mesh.padding import padded_vocabulary
@@ -66,6 +65,7 @@ class Shard:
         copies: experts of the rank, else how many there are.
         stored_as: its format; None: 16 bits.
         reads: which input it is multiplied with; tensors that share one are one matmul.
+        is_copy: False of a head that is the embedding itself, and takes no memory of its own.
     """
 
     tensor: Tensor
@@ -74,6 +74,7 @@ class Shard:
     copies: int
     stored_as: WeightFormat | None
     reads: str
+    is_copy: bool = True
 
     @property
     def elements(self) -> int:
@@ -124,7 +125,7 @@ class StageShards:
         held = sum(
             group.count * sum(shard.weight_bytes for shard in group.shards) for group in self.layers
         )
-        ends = sum(shard.weight_bytes for shard in (*self.embedding, *self.head))
+        ends = sum(shard.weight_bytes for shard in (*self.embedding, *self.head) if shard.is_copy)
         return held + ends + self.tower_bytes
 
 
@@ -133,71 +134,87 @@ def stages(
 ) -> tuple[StageShards, ...]:
     """What a rank of each pipeline stage holds.
 
-    Layers are spread evenly; the first stage has the embedding, the last final norm and head, and
+    Equal stages are one object. Layers are spread evenly; the first stage has the embedding, the last final norm and head, and
     with them a tied embedding again where there are several. Ranks with the most experts count.
     Towers lie whole on the first stage; heads for multi-token prediction are not loaded.
     """
-    quantization = read_quantization(model.config)
-    kinds = _layer_kinds(model, layout, quantization)
+    kinds, order = _layer_kinds(model, layout, read_quantization(model.config))
+    counts = even_stages(model.num_hidden_layers, layout.pp)
+    equal: dict[object, StageShards] = {}
     found = []
     first = 0
-    for count in even_stages(model.num_hidden_layers, layout.pp):
-        own = Counter(kinds[first : first + count])
+    for index, count in enumerate(counts):
+        own = Counter(order[first : first + count])
         first += count
-        found.append(
-            StageShards(
-                layers=tuple(
-                    LayerShards(layer=layer, shards=shards, count=number)
-                    for (layer, shards), number in own.items()
-                )
+        is_first, is_last = index == 0, index == len(counts) - 1
+        key = (tuple(own.items()), is_first, is_last)
+        if key not in equal:
+            layers = tuple(replace(kinds[kind], count=number) for kind, number in own.items())
+            equal[key] = StageShards(
+                layers=layers,
+                embedding=_embedding(model, layout, profile) if is_first else (),
+                head=_head(model, layout, profile) if is_last else (),
+                tower_bytes=_tower_bytes(model) if is_first else 0,
             )
-        )
-    return tuple(_with_ends(found, model, layout, profile))
+        found.append(equal[key])
+    return tuple(found)
 
 
-def _with_ends(
-    found: list[StageShards], model: ModelSpec, layout: ServingLayout, profile: EngineProfile
-) -> Iterator[StageShards]:
-    """The stages with what lies before the first layer and behind the last one."""
-    head_names = {tensor.name for tensor in head_tensors(model)}
+def _embedding(
+    model: ModelSpec, layout: ServingLayout, profile: EngineProfile
+) -> tuple[Shard, ...]:
+    return tuple(
+        _vocabulary(tensor, model, layout, profile)
+        for tensor in outer_tensors(model)
+        if tensor.name.startswith(model.names.embedding)
+    )
+
+
+def _head(model: ModelSpec, layout: ServingLayout, profile: EngineProfile) -> tuple[Shard, ...]:
+    """The output head and whatever else is outside layers. A tied head is there (it multiplies), and
+    weighs where it is a copy: behind a pipeline."""
     names = model.names
-    at_start = []
-    at_end = [_vocabulary(tensor, model, layout, profile) for tensor in head_tensors(model)]
-    for tensor in outer_tensors(model):
-        if tensor.name in head_names:
-            continue
-        if tensor.name.startswith(names.embedding):
-            at_start.append(_vocabulary(tensor, model, layout, profile))
-        else:
-            at_end.append(_shard(tensor, layout, None, None))
-    if model.tie_word_embeddings and layout.pp == 1:
-        at_end = [shard for shard in at_end if shard.tensor.name not in head_names]
-    towers = sum(
+    own = [
+        replace(
+            _vocabulary(tensor, model, layout, profile),
+            is_copy=not (model.tie_word_embeddings and layout.pp == 1),
+        )
+        for tensor in head_tensors(model)
+    ]
+    others = [
+        _shard(tensor, layout, None, None)
+        for tensor in outer_tensors(model)
+        if not tensor.name.startswith((names.embedding, names.head))
+    ]
+    return (*own, *others)
+
+
+def _tower_bytes(model: ModelSpec) -> int:
+    return sum(
         tensor.elements * PLAIN_BYTES for tower in model.towers for tensor in tower.tensors or ()
     )
-    for index, stage in enumerate(found):
-        yield StageShards(
-            layers=stage.layers,
-            embedding=tuple(at_start) if index == 0 else (),
-            head=tuple(at_end) if index == len(found) - 1 else (),
-            tower_bytes=towers if index == 0 else 0,
-        )
 
 
 def _layer_kinds(
     model: ModelSpec, layout: ServingLayout, quantization: Quantization | None
-) -> list[tuple[LayerSpec, tuple[Shard, ...]]]:
-    """Spec and shards of every layer; equal ones are equal objects."""
-    if quantization is not None and quantization.by_layer:
-        return [
-            (layer, _layer_shards(model, layer, layout, quantization, str(number)))
-            for number, layer in enumerate(model.layers)
-        ]
-    once = {
-        layer: _layer_shards(model, layer, layout, quantization, "#")
-        for layer in dict.fromkeys(model.layers)
-    }
-    return [(layer, once[layer]) for layer in model.layers]
+) -> tuple[list[LayerShards], list[int]]:
+    """The different layers with their shards (one each), and which of them every layer is."""
+    by_layer = quantization is not None and quantization.by_layer
+    numbers: dict[object, int] = {}
+    kinds: list[LayerShards] = []
+    order: list[int] = []
+    for index, layer in enumerate(model.layers):
+        shards = None
+        if by_layer or layer not in numbers:
+            name = str(index) if by_layer else "#"
+            shards = _layer_shards(model, layer, layout, quantization, name)
+        key = (layer, shards) if by_layer else layer
+        if key not in numbers:
+            assert shards is not None
+            numbers[key] = len(kinds)
+            kinds.append(LayerShards(layer=layer, shards=shards, count=1))
+        order.append(numbers[key])
+    return kinds, order
 
 
 def _layer_shards(

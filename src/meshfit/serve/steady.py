@@ -55,7 +55,10 @@ def steady_state(
     While ``n`` requests decode ``O`` tokens each, as many prompts are computed, in steps that decode
     as well: ``tpot = decode + interference x n / O x prompt``. A first token takes the steps of its
     own prompt and of those under way when it comes (``own``), and a few decoding ones between
-    client and scheduler (``waited``).
+    client and scheduler (``waited``). ``pace`` is that of a release's tokens over the engine's
+    others, drafts that it checks included. In a pipeline as many micro-batches as stages are under way,
+    each with its part of the requests: a token takes one of them all the way through, and another
+    one's prompt holds up a stage.
 
     Args:
         capacity: requests whose KV cache fits; the others wait.
@@ -71,17 +74,20 @@ def steady_state(
     chunks = np.ceil(prompt / step_tokens)
     together = np.clip(np.floor(step_tokens / prompt), 1.0, in_flight)
     none = np.zeros_like(in_flight)
+    stages = clock.layout.pp
+    decoding = np.maximum(in_flight / stages, 1.0)
     decode_s, mixed_s, batch_s = clock.step_s(
         _steps(
             prompts=np.stack([none, none + 1, together]),
-            decoding=np.stack([in_flight, in_flight, none]),
+            decoding=np.stack([decoding, decoding, none]),
             chunk=prompt / chunks,
             pairs=chunk_pairs(prompt, 0.0) / chunks,
             context=prompt + output / 2,
         )
     )
     prompt_s = chunks * (mixed_s - decode_s)
-    tpot_s = decode_s + _constant(clock, "interference") * in_flight / output * prompt_s
+    shared_s = _constant(clock, "interference") * in_flight / output * prompt_s / stages
+    tpot_s = _constant(clock, "pace") * (decode_s + shared_s)
     own_s = _constant(clock, "own") * chunks * mixed_s
     ttft_s = clock.request_s + _constant(clock, "waited") * decode_s + own_s
     service_s = ttft_s + (output - 1) * tpot_s

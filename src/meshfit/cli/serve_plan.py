@@ -1,0 +1,34 @@
+"""``meshfit serve plan``."""
+
+from typing import Annotated
+
+import typer
+
+from meshfit.cli.jobs import JobPath
+from meshfit.cli.output import AsJson, print_json, stdout
+from meshfit.serve.job import read_serving_job
+
+NOTHING_FITS = 1
+
+
+def plan(
+    job: JobPath,
+    *,
+    top: Annotated[int, typer.Option(min=1, help="How many layouts to show.")] = 20,
+    every: Annotated[bool, typer.Option("--all", help="Show every layout that fits.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every layout replicas x tp x pp x ep x attention-dp: memory, latencies, throughput, price.
+
+    Exits with 1 where nothing fits or, with `cluster: auto`, nothing meets the targets.
+    """
+    from meshfit.report.serving_plan import serving_plan_document, serving_plan_view
+    from meshfit.serve.plan import make_serving_plan
+
+    made = make_serving_plan(read_serving_job(job))
+    if as_json:
+        print_json(serving_plan_document(made, top=None if every else top))
+    else:
+        stdout.print(serving_plan_view(made, top=top, every=every))
+    if not made.fitting or (made.tried and not made.meets_targets):
+        raise typer.Exit(NOTHING_FITS)

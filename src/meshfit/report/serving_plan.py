@@ -1,0 +1,234 @@
+"""A serving plan, as a document and for the terminal."""
+
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshfit.report.words import ABSENT, rate
+from meshfit.serve.loading import DEFAULT_PERCENTILE
+from meshfit.serve.plan import (
+    Bounds,
+    ServingPlan,
+    ServingRow,
+    WiderTensorParallel,
+    capacity_per_gpu,
+    least_fraction,
+)
+from meshfit.units import format_bytes, format_count, format_duration, format_percent
+
+VERDICTS = {
+    "meets_targets": "meets the targets",
+    "misses_targets": "misses",
+    "saturated": "saturated",
+    "does_not_fit": "does not fit",
+}
+DEFINITIONS = (
+    "ttft: mean to the first token; itl: 95th percentile of gaps between tokens; tpot: (end to end - "
+    "ttft) / (tokens - 1), mean; load: offered over what the layout could serve at most; * on the "
+    "Pareto front of ttft, tpot and most tokens/s/GPU"
+)
+
+
+def serving_plan_document(plan: ServingPlan, *, top: int | None = None) -> dict[str, Any]:
+    """Seconds, bytes and tokens a second, one entry a layout; ``top``: no more of them."""
+    document: dict[str, Any] = {
+        "job": plan.job.name,
+        "accelerator": plan.topology.accelerator.name,
+        "accelerators": plan.accelerators,
+        "meets_targets": plan.meets_targets,
+        "candidates": [_row(row, plan) for row in plan.rows[:top]],
+        "pareto_front": [row.layout.as_json() for row in plan.rows if row.is_on_front],
+        "space": {"legal": len(plan.rows), "rejected": plan.rejected},
+        "seconds": plan.seconds,
+    }
+    if plan.tried:
+        document["tried"] = {str(count): met for count, met in plan.tried.items()}
+    return document
+
+
+def _row(row: ServingRow, plan: ServingPlan) -> dict[str, Any]:
+    memory = row.memory
+    load = row.load
+    cache, tokens = memory.worst.cache, memory.request_tokens
+    return {
+        "engine": row.engine,
+        "layout": row.layout.as_json(),
+        "verdict": row.verdict,
+        "missed_targets": list(row.missed),
+        "pareto": row.is_on_front,
+        "memory": memory.memory.as_json(),
+        "memory_capacity": memory.capacity_bytes,
+        "memory_margin": memory.margin_bytes,
+        "least_memory_fraction": least_fraction(memory),
+        "kv_tokens": memory.kv_tokens,
+        "kv_bytes_per_request": {
+            "tokens": tokens,
+            "lower": cache.lower_bytes(tokens),
+            "engine": cache.request_bytes(tokens),
+            "upper": cache.upper_bytes(tokens),
+            "page_tokens": cache.page_tokens,
+            "frees_behind_window": cache.frees_behind_window,
+        },
+        "concurrency": memory.concurrency,
+        "in_flight": None if load is None else load.in_flight,
+        "load": None if load is None else load.load,
+        "ttft": None if load is None else load.ttft_s,
+        "tpot": None if load is None else load.tpot_s,
+        "latencies": _latencies(row, plan),
+        "tokens_per_s_per_gpu": row.tokens_per_s_per_gpu,
+        "most_tokens_per_s_per_gpu": None if load is None else capacity_per_gpu(row),
+        "price_per_million_tokens": row.price_per_million_tokens,
+        "prefill_bound": _bounds(row.prefill_bound),
+        "decode_bound": _bounds(row.decode_bound),
+        "twice_tp": _wider(row.wider),
+        "notes": list(row.notes),
+    }
+
+
+def _latencies(row: ServingRow, plan: ServingPlan) -> dict[str, float]:
+    """Percentiles that targets name, and the usual one of ttft and itl; infinite (null) where the
+    layout cannot keep up."""
+    if row.load is None:
+        return {}
+    asked = [(target.metric, target.percentile) for target in plan.job.targets]
+    usual = [("ttft", DEFAULT_PERCENTILE), ("itl", DEFAULT_PERCENTILE)]
+    return {
+        f"{metric}.p{percentile:g}": row.load.latency_s(metric, percentile)  # type: ignore[arg-type]
+        for metric, percentile in dict.fromkeys(asked + usual)
+    }
+
+
+def _bounds(bounds: Bounds | None) -> dict[str, Any] | None:
+    if bounds is None:
+        return None
+    return {
+        "name": bounds.name,
+        "compute": bounds.compute,
+        "memory": bounds.memory,
+        "communication": bounds.communication,
+        "host": bounds.host,
+    }
+
+
+def _wider(wider: WiderTensorParallel | None) -> dict[str, Any] | None:
+    if wider is None:
+        return None
+    return {
+        "layout": wider.layout.as_json(),
+        "ttft": wider.ttft,
+        "tpot": wider.tpot,
+        "most_tokens_per_s_per_gpu": wider.tokens_per_s_per_gpu,
+        "kv_tokens": wider.kv_tokens,
+    }
+
+
+def serving_plan_view(plan: ServingPlan, *, top: int, every: bool) -> RenderableType:
+    """The table of layouts, what did not fit, and what stands behind the figures."""
+    shown = [row for row in plan.rows if row.load is not None]
+    parts: list[RenderableType] = [_table(plan, shown if every else shown[:top])]
+    hidden = 0 if every else max(0, len(shown) - top)
+    if hidden:
+        parts.append(Text(f"{hidden} more layouts fit; --all shows them", style="dim"))
+    parts += [Text(line) for line in _misfits(plan)]
+    parts.append(Text(DEFINITIONS, style="dim"))
+    parts += [Text(line, style="dim") for line in _endnotes(plan)]
+    return Group(*parts)
+
+
+def _table(plan: ServingPlan, rows: list[ServingRow]) -> Table:
+    name = plan.topology.accelerator.name
+    table = Table(
+        title=f"{plan.job.name}: {plan.accelerators} {name}, {len(plan.rows)} legal layouts",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("")
+    table.add_column("layout")
+    for head in (
+        "ttft", "p95", "itl p95", "tpot", "load", "most tok/s/GPU", "KV tokens", "requests",
+        "memory",
+    ):  # fmt: skip
+        table.add_column(head, justify="right")
+    if plan.job.price_per_device_h is not None:
+        table.add_column(f"{plan.job.currency}/M tok", justify="right")
+    for head in ("prefill", "decode", "twice tp: tpot, tok/s/GPU", "verdict"):
+        table.add_column(head)
+    for row in rows:
+        table.add_row(*_cells(row, plan))
+    return table
+
+
+def _cells(row: ServingRow, plan: ServingPlan) -> list[str]:
+    load = row.load
+    assert load is not None
+    cells = [
+        "*" if row.is_on_front else "",
+        f"{row.engine} {row.layout.label}" + (" \N{DAGGER}" if row.notes else ""),
+        format_duration(load.ttft_s),
+        _latency(load.latency_s("ttft", DEFAULT_PERCENTILE)),
+        _latency(load.latency_s("itl", DEFAULT_PERCENTILE)),
+        format_duration(load.tpot_s),
+        format_percent(load.load) if load.load else ABSENT,
+        rate(capacity_per_gpu(row)),
+        format_count(row.memory.kv_tokens * row.layout.replicas),
+        str(row.memory.concurrency * row.layout.replicas),
+        format_bytes(row.memory.memory.total),
+    ]
+    if plan.job.price_per_device_h is not None:
+        price = row.price_per_million_tokens
+        cells.append(ABSENT if price is None else f"{price:.2f}")
+    return [*cells, _bound(row.prefill_bound), _bound(row.decode_bound), *_last_cells(row)]
+
+
+def _last_cells(row: ServingRow) -> tuple[str, str]:
+    wider = row.wider
+    doubled = (
+        ABSENT if wider is None else f"{wider.tpot - 1:+.0%}, {wider.tokens_per_s_per_gpu - 1:+.0%}"
+    )
+    missed = f" {', '.join(row.missed)}" if row.verdict == "misses_targets" else ""
+    return doubled, VERDICTS[row.verdict] + missed
+
+
+def _latency(seconds: float) -> str:
+    return ABSENT if seconds == float("inf") else format_duration(seconds)
+
+
+def _bound(bounds: Bounds | None) -> str:
+    if bounds is None:
+        return ABSENT
+    largest = max(bounds.compute, bounds.memory, bounds.communication, bounds.host)
+    return f"{bounds.name} {largest:.0%}"
+
+
+def _misfits(plan: ServingPlan) -> list[str]:
+    """Layouts of which a replica does not fit, the nearest of each engine with what is lacking."""
+    lines = []
+    for engine in dict.fromkeys(row.engine for row in plan.rows):
+        misfits = [
+            row for row in plan.rows if row.engine == engine and row.verdict == "does_not_fit"
+        ]
+        if not misfits:
+            continue
+        nearest = max(misfits, key=lambda row: row.memory.margin_bytes)
+        memory = nearest.memory
+        lines.append(
+            f"{engine}: {len(misfits)} layouts do not fit; the nearest, {nearest.layout.label}, lacks "
+            f"{format_bytes(-memory.margin_bytes)} of {format_bytes(memory.capacity_bytes)} for "
+            f"{format_bytes(memory.memory.weights)} of weights and one request of "
+            f"{memory.request_tokens} tokens"
+        )
+    return lines
+
+
+def _endnotes(plan: ServingPlan) -> list[str]:
+    lines = [f"\N{DAGGER} {note}" for note in dict.fromkeys(n for r in plan.rows for n in r.notes)]
+    if plan.rejected:
+        refused = ", ".join(f"{rule} {count}" for rule, count in plan.rejected.items())
+        lines.append(f"refused by rules: {refused}")
+    if plan.tried:
+        counts = ", ".join(f"{count}: {met}" for count, met in plan.tried.items())
+        lines.append(f"layouts that meet the targets by accelerators: {counts}")
+    return lines

@@ -1,0 +1,354 @@
+"""Every sensible layout of a serving job: memory, latencies, throughput, price, and what each trades."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from meshfit.cluster.topology import Topology
+from meshfit.errors import InputError
+from meshfit.predict.costs.tables.chips import CHIP_OF
+from meshfit.profile import EngineProfile
+from meshfit.serve.clock import ReplicaClock
+from meshfit.serve.clusters import cluster_of
+from meshfit.serve.job import ServingJob
+from meshfit.serve.layout import ServingLayout
+from meshfit.serve.loading import DEFAULT_PERCENTILE, ReplicaLoad, replica_load
+from meshfit.serve.memory import ReplicaMemory, replica_memory
+from meshfit.serve.space import serving_space
+from meshfit.serve.step_time import StepLoad, chunk_pairs
+
+MEASURED_CHIPS = ("H100", "B200", "B300")
+"""Chips that the constants of servers were fitted on."""
+
+AUTO_COUNTS: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64)
+"""Accelerators that ``cluster: auto x NAME`` tries, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Shares of a step's seconds by what it waits for; ``host`` with launches of kernels."""
+
+    compute: float
+    memory: float
+    communication: float
+    host: float
+
+    @property
+    def name(self) -> str:
+        """The largest: ``compute``, ``memory bandwidth``, ``interconnect`` or ``host``."""
+        named = {
+            "compute": self.compute,
+            "memory bandwidth": self.memory,
+            "interconnect": self.communication,
+            "host": self.host,
+        }
+        return max(named, key=lambda key: named[key])
+
+
+@dataclass(frozen=True, kw_only=True)
+class WiderTensorParallel:
+    """What one doubling of tp would buy and cost, on the same accelerators (half the replicas).
+
+    Ratios of the doubled over this one, under the same traffic; throughput at most.
+    """
+
+    layout: ServingLayout
+    ttft: float
+    tpot: float
+    tokens_per_s_per_gpu: float
+    kv_tokens: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRow:
+    """One layout under one engine.
+
+    Attributes:
+        verdict: ``does_not_fit``, or of those that fit ``saturated`` (cannot keep up),
+            ``misses_targets`` or ``meets_targets``.
+        load: None where a replica does not fit.
+        tokens_per_s_per_gpu: output tokens of all replicas over all accelerators.
+        price_per_million_tokens: None without a price.
+        is_on_front: whether no other layout is at least as good in ttft, tpot and throughput.
+        notes: kinds of layout without measured rows, and the like.
+    """
+
+    engine: str
+    layout: ServingLayout
+    memory: ReplicaMemory
+    verdict: str
+    missed: tuple[str, ...] = ()
+    load: ReplicaLoad | None = None
+    tokens_per_s_per_gpu: float = 0.0
+    prefill_bound: Bounds | None = None
+    decode_bound: Bounds | None = None
+    price_per_million_tokens: float | None = None
+    wider: WiderTensorParallel | None = None
+    is_on_front: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPlan:
+    """All rows of a job on ``accelerators``, sensible ones first, and what was refused.
+
+    Attributes:
+        tried: with ``cluster: auto``: accelerators -> how many layouts met the targets.
+        rejected: layouts by the first rule that refuses them, over all engines.
+    """
+
+    job: ServingJob
+    topology: Topology
+    accelerators: int
+    rows: tuple[ServingRow, ...]
+    rejected: dict[str, int]
+    seconds: float
+    tried: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def fitting(self) -> tuple[ServingRow, ...]:
+        return tuple(row for row in self.rows if row.load is not None)
+
+    @property
+    def meets_targets(self) -> bool:
+        return any(row.verdict == "meets_targets" for row in self.rows)
+
+
+def make_serving_plan(job: ServingJob) -> ServingPlan:
+    """The plan of a job; with ``cluster: auto`` of the fewest accelerators that meet its targets, or
+    of the most that were tried where none do.
+
+    Raises:
+        InputError: the job's traffic is a trace, or ``auto`` comes without targets or a rate.
+    """
+    if job.traffic.trace is not None:
+        raise InputError(
+            "serve plan takes traffic.rate or concurrency with lengths; `meshfit serve simulate` "
+            "plays a trace"
+        )
+    started = time.perf_counter()
+    if job.topology is not None:
+        topology = job.topology
+        rows, rejected = _rows(job, topology, topology.num_accelerators)
+        return ServingPlan(
+            job=job,
+            topology=topology,
+            accelerators=topology.num_accelerators,
+            rows=rows,
+            rejected=rejected,
+            seconds=time.perf_counter() - started,
+        )
+    if not job.targets:
+        raise InputError(
+            "cluster: auto finds the fewest accelerators that meet the targets, and there are none; "
+            "write targets: {ttft: {p95: 500 ms}, itl: {p95: 40 ms}}"
+        )
+    tried: dict[int, int] = {}
+    for count in AUTO_COUNTS:
+        topology = cluster_of(job.accelerator, count)
+        rows, rejected = _rows(job, topology, count)
+        tried[count] = sum(row.verdict == "meets_targets" for row in rows)
+        if tried[count]:
+            break
+    return ServingPlan(
+        job=job,
+        topology=topology,
+        accelerators=count,
+        rows=rows,
+        rejected=rejected,
+        seconds=time.perf_counter() - started,
+        tried=tried,
+    )
+
+
+def _rows(
+    job: ServingJob, topology: Topology, accelerators: int
+) -> tuple[tuple[ServingRow, ...], dict[str, int]]:
+    found: list[ServingRow] = []
+    rejected: Counter[str] = Counter()
+    for profile in job.profiles:
+        space = serving_space(job.model, profile, topology, accelerators)
+        rejected.update(space.rejected)
+        of_engine = [_row(job, profile, topology, layout) for layout in space.layouts]
+        found += [_with_wider(row, of_engine) for row in of_engine]
+    return tuple(sorted(_with_front(found), key=_order)), dict(rejected)
+
+
+_VERDICTS = ("meets_targets", "misses_targets", "saturated", "does_not_fit")
+
+
+def _order(row: ServingRow) -> tuple[int, bool, float]:
+    """Those that meet targets first, then the front, then by throughput."""
+    return _VERDICTS.index(row.verdict), not row.is_on_front, -row.tokens_per_s_per_gpu
+
+
+def _row(
+    job: ServingJob, profile: EngineProfile, topology: Topology, layout: ServingLayout
+) -> ServingRow:
+    accelerator = topology.accelerator
+    budget = job.budget(profile, accelerator)
+    clock = ReplicaClock(
+        model=job.model,
+        layout=layout,
+        profile=profile,
+        topology=topology,
+        cache_bytes=budget.cache_element_bytes,
+    )
+    memory = replica_memory(
+        job.model,
+        layout,
+        profile,
+        accelerator,
+        request_tokens=job.longest_tokens,
+        budget=budget,
+        held=clock.held,
+    )
+    notes = _notes(layout, accelerator.name)
+    if memory.verdict == "does_not_fit":
+        return ServingRow(
+            engine=profile.name, layout=layout, memory=memory, verdict="does_not_fit", notes=notes
+        )
+    usual = round(job.traffic.prompt.mean_tokens + job.traffic.output.mean_tokens / 2)
+    load = replica_load(
+        clock,
+        job.traffic,
+        replicas=layout.replicas,
+        capacity=max(1, replace(memory, request_tokens=usual).concurrency),
+        step_tokens=budget.step_tokens,
+    )
+    missed = tuple(target.name for target in job.targets if not load.meets(target))
+    per_gpu = load.output_tokens_per_s / layout.ranks_per_replica
+    prefill, decode = _bounds(clock, load)
+    return ServingRow(
+        engine=profile.name,
+        layout=layout,
+        memory=memory,
+        verdict=_verdict(load, missed),
+        missed=missed,
+        load=load,
+        tokens_per_s_per_gpu=per_gpu,
+        prefill_bound=prefill,
+        decode_bound=decode,
+        price_per_million_tokens=_price(job, per_gpu),
+        notes=notes,
+    )
+
+
+def _verdict(load: ReplicaLoad, missed: Sequence[str]) -> str:
+    if not load.keeps_up:
+        return "saturated"
+    return "misses_targets" if missed else "meets_targets"
+
+
+def _price(job: ServingJob, tokens_per_s_per_gpu: float) -> float | None:
+    if job.price_per_device_h is None:
+        return None
+    return job.price_per_device_h / (tokens_per_s_per_gpu * 3600) * 1e6
+
+
+def _notes(layout: ServingLayout, accelerator: str) -> tuple[str, ...]:
+    """What no measured server stands behind."""
+    notes = []
+    if layout.pp > 1:
+        notes.append("pp: no measured server behind it")
+    if layout.ranks_per_replica > 8:
+        notes.append("over several hosts: no measured server behind it")
+    if CHIP_OF.get(accelerator) not in MEASURED_CHIPS:
+        notes.append(f"{accelerator}: no measured server behind it")
+    return tuple(notes)
+
+
+def _bounds(clock: ReplicaClock, load: ReplicaLoad) -> tuple[Bounds, Bounds]:
+    """What a prompt of usual length alone, and a step that only decodes, wait for."""
+    traffic = load.traffic
+    prompt = traffic.prompt.mean_tokens
+    context = prompt + traffic.output.mean_tokens / 2
+    is_prompt, decoding = np.array([1.0, 0.0]), np.array([0.0, load.in_flight])
+    steps = StepLoad(
+        prefill_tokens=is_prompt * prompt,
+        prefill_requests=is_prompt,
+        prefill_pairs=is_prompt * chunk_pairs(prompt, 0.0),
+        completed_prefills=is_prompt,
+        decode_requests=decoding,
+        decode_context_tokens=decoding * context,
+    )
+    times, host = clock.stage_times(steps), clock.host_s(steps)
+    compute, memory, communication, launches = (
+        np.sum([getattr(time, name) for time in times], axis=0)
+        for name in ("compute", "memory", "communication", "launches")
+    )
+    seconds = np.stack([compute, memory, communication, launches + host])
+    prefill, decode = (seconds / seconds.sum(axis=0)).T.tolist()
+    return _named_bounds(prefill), _named_bounds(decode)
+
+
+def _named_bounds(shares: Sequence[float]) -> Bounds:
+    compute, memory, communication, host = shares
+    return Bounds(compute=compute, memory=memory, communication=communication, host=host)
+
+
+def _with_wider(row: ServingRow, others: Sequence[ServingRow]) -> ServingRow:
+    """With what one more doubling of tp buys and costs, where it is legal and fits."""
+    if row.load is None or row.layout.replicas % 2:
+        return row
+    own = row.layout
+    ep = own.ep if own.ep == 1 else own.ep * 2
+    doubled = replace(own, tp=own.tp * 2, replicas=own.replicas // 2, ep=ep)
+    wider = next((one for one in others if one.layout == doubled), None)
+    if wider is None or wider.load is None:
+        return row
+    return replace(
+        row,
+        wider=WiderTensorParallel(
+            layout=doubled,
+            ttft=wider.load.ttft_s / row.load.ttft_s,
+            tpot=wider.load.tpot_s / row.load.tpot_s,
+            tokens_per_s_per_gpu=capacity_per_gpu(wider) / capacity_per_gpu(row),
+            kv_tokens=wider.memory.kv_tokens
+            * doubled.replicas
+            / (row.memory.kv_tokens * own.replicas),
+        ),
+    )
+
+
+def _with_front(rows: Sequence[ServingRow]) -> list[ServingRow]:
+    """Marks rows that no other beats in everything: ttft, tpot and highest throughput."""
+    scored = [(row, _scores(row)) for row in rows]
+    fitting = [scores for _, scores in scored if scores is not None]
+    return [
+        replace(
+            row,
+            is_on_front=scores is not None and not any(_beats(other, scores) for other in fitting),
+        )
+        for row, scores in scored
+    ]
+
+
+def _scores(row: ServingRow) -> tuple[float, ...] | None:
+    """Small is good; None of what does not fit or cannot keep up."""
+    if row.load is None or not row.load.keeps_up:
+        return None
+    ttft = row.load.latency_s("ttft", DEFAULT_PERCENTILE)
+    return (ttft, row.load.tpot_s, -capacity_per_gpu(row))
+
+
+def capacity_per_gpu(row: ServingRow) -> float:
+    """Output tokens a second and accelerator that the layout could give at most; in a closed loop
+    those that it gives."""
+    assert row.load is not None
+    return row.tokens_per_s_per_gpu / row.load.load if row.load.load else row.tokens_per_s_per_gpu
+
+
+def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def least_fraction(memory: ReplicaMemory) -> float:
+    """Share of the device that weights, other buffers and one request of full length take; above
+    ``MOST_OF_DEVICE`` no setting of the engine makes it fit."""
+    held = memory.worst.memory
+    request = memory.worst.cache.request_bytes(memory.request_tokens)
+    return (held.total - held.kv_cache + request) / memory.capacity_bytes

@@ -1,0 +1,1 @@
+"""Predicted latencies of servers against measured ones."""

@@ -1,0 +1,117 @@
+"""Constants of servers (``serve/constants.csv``) found again from measured rows."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshfit.predict.costs.constants import TimeConstants
+from meshfit.predict.costs.fitting import fit_constants
+from meshfit.predict.costs.tables.chips import CHIP_OF, LINK_OF
+from meshfit.serve.device import serving_constants
+from meshfit.validate.serving.predictions import ServedGroup, served_groups
+from meshfit.validate.serving.rows import ServingRow
+
+FloatArray = NDArray[np.float64]
+
+TOLERANCE = 0.12
+"""Relative error at which a row weighs half."""
+PACE = "pace"
+LEAST_ROWS_OF_RELEASE = 40
+SHRINK_ROWS = 10
+"""Rows that pull a release's pace to that of all."""
+
+
+@dataclass
+class _Remembered:
+    """Groups of rows whose predictions are kept by the constants they rest on."""
+
+    groups: Sequence[ServedGroup]
+    num_rows: int
+    known: dict[tuple[object, ...], tuple[list[float], list[float]]] = field(default_factory=dict)
+
+    def predicted(self, constants: TimeConstants) -> FloatArray:
+        """Seconds a token of every row, then to the first token of every row."""
+        found = np.full((2, self.num_rows), np.nan)
+        for number, group in enumerate(self.groups):
+            key = (number, *(constants[name] for name in _names(group, constants)))
+            if key not in self.known:
+                self.known[key] = group.predicted(constants)
+            found[:, group.rows] = self.known[key]
+        return found.ravel()
+
+
+def _names(group: ServedGroup, constants: TimeConstants) -> list[str]:
+    """Constants that a group's prediction rests on."""
+    accelerator, engine = group.clock.topology.accelerator.name, group.clock.profile.name
+    own = {
+        CHIP_OF.get(accelerator), LINK_OF.get(accelerator), engine,
+        f"{engine}-{group.clock.release}", "other", "",
+    }  # fmt: skip
+    return [
+        name
+        for name in constants.entries
+        if (rest := name.partition(".")[2]) in own or rest.partition(".")[0] in own
+    ]
+
+
+def fitted_to(rows: Sequence[ServingRow], *, rounds: int = 4) -> TimeConstants:
+    """Constants fitted to these rows, from those that are shipped: rates and overheads first, then
+    the pace of each release with enough rows, by the median of what is left."""
+    groups, reasons = served_groups(rows)
+    kept = [number for number in range(len(rows)) if number not in reasons]
+    remembered = _Remembered(groups, len(rows))
+    measured = np.array([[row.tpot_s for row in rows], [row.ttft_s for row in rows]])
+    both = np.concatenate([kept, [len(rows) + number for number in kept]])
+    families = [f"{_family(rows[number])}/{kind}" for kind in ("tpot", "ttft") for number in kept]
+    constants = fit_constants(
+        lambda known: remembered.predicted(known)[both],
+        measured.ravel()[both],
+        families,
+        start=_without_paces(serving_constants()),
+        rounds=rounds,
+        tolerance=TOLERANCE,
+    )
+    return _with_paces(rows, kept, remembered.predicted(constants), constants)
+
+
+def _without_paces(constants: TimeConstants) -> TimeConstants:
+    """Paces stay out of the first fit."""
+    return TimeConstants(
+        {
+            name: replace(entry, is_fitted=False) if name.startswith(PACE) else entry
+            for name, entry in constants.entries.items()
+        }
+    )
+
+
+def _with_paces(
+    rows: Sequence[ServingRow],
+    kept: Sequence[int],
+    predicted: FloatArray,
+    constants: TimeConstants,
+) -> TimeConstants:
+    left: dict[str, list[float]] = defaultdict(list)
+    shipped = serving_constants()
+    for number in kept:
+        row = rows[number]
+        engine = {"trtllm": "tensorrt_llm"}.get(row.backend, row.backend)
+        name = f"{PACE}.{engine}-{row.release}"
+        if name in shipped.entries:
+            own = constants[name]
+            left[name].append(math.log(row.tpot_s / predicted[number]) + math.log(own))
+    paces = {}
+    for name, logs in left.items():
+        if len(logs) >= LEAST_ROWS_OF_RELEASE:
+            shrunk = statistics.median(logs) * len(logs) / (len(logs) + SHRINK_ROWS)
+            entry = shipped.entries[name]
+            paces[name] = min(max(math.exp(shrunk), entry.low), entry.high)
+    return constants.with_values(paces)
+
+
+def _family(row: ServingRow) -> str:
+    return f"{row.system}/{row.backend}/{row.model}"

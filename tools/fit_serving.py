@@ -1,0 +1,28 @@
+"""Find the constants of ``serve/constants.csv`` again from measured servers.
+
+    python tools/fit_serving.py serving.csv [ROUNDS] > constants.csv
+"""
+
+import csv
+import sys
+from pathlib import Path
+
+from meshfit.serve.device import serving_constants
+from meshfit.validate.serving.fit import fitted_to
+from meshfit.validate.serving.rows import read_serving_rows
+
+
+def main() -> None:
+    rows = read_serving_rows(Path(sys.argv[1]))
+    fitted = fitted_to(rows, rounds=int(sys.argv[2]) if len(sys.argv) > 2 else 4)
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(("name", "value", "low", "high", "fitted", "meaning", "source"))
+    for name, entry in serving_constants().entries.items():
+        value = f"{fitted[name]:.4g}" if entry.is_fitted else f"{entry.value:.4g}"
+        fits = "yes" if entry.is_fitted else "no"
+        low, high = f"{entry.low:g}", f"{entry.high:g}"
+        writer.writerow((name, value, low, high, fits, entry.meaning, entry.source))
+
+
+if __name__ == "__main__":
+    main()
