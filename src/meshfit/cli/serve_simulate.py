@@ -43,16 +43,17 @@ def simulate(
         raise InputError(
             "no layout to simulate: give `layout:` in the job or --layout replicas=2,tp=4"
         )
-    profile, topology = read.profiles[0], topology_for(read, read.layout)
+    deployment, profile = read.layout, read.profiles[0]
+    topology = topology_for(read, deployment)
     run = replace(
         read.run,
         requests=requests or read.run.requests,
         seed=read.run.seed if seed is None else seed,
     )
-    read = replace(read, run=run, traffic=_at_rate(read.traffic, rate))
-    predicted = predicted_deployment(read, read.layout, profile, topology)
+    read = replace(read, run=run, traffic=at_rate(read.traffic, rate))
+    predicted = predicted_deployment(read, deployment, profile, topology)
     found = play(predicted.pools, read.traffic, predicted.draw, read.targets)
-    document = simulation_document(found, engine=profile.name, layout=read.layout.as_json())
+    document = simulation_document(found, engine=profile.name, layout=deployment.as_json())
     if as_json:
         print_json(document)
     else:
@@ -61,7 +62,12 @@ def simulate(
         raise typer.Exit(MISSED)
 
 
-def _at_rate(traffic: TrafficSpec, rate: float | None) -> TrafficSpec:
+def at_rate(traffic: TrafficSpec, rate: float | None) -> TrafficSpec:
+    """The traffic at another rate, where one is given.
+
+    Raises:
+        InputError: it has no rate.
+    """
     if rate is None:
         return traffic
     if traffic.rate_per_s is None:

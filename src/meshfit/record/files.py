@@ -15,11 +15,22 @@ from typing_extensions import TypeAliasType
 from meshfit.errors import InputError
 from meshfit.record.probe import ProbeRecord, ProbeRequest
 from meshfit.record.schema import SCHEMA_VERSION, Record, Residual, RunRequest, RunResult, SweepPlan
+from meshfit.record.serving import ServingRecord
 
 REQUEST_NAME = "request.json"
 RESULT_NAME = "result.json"
 
-T = TypeVar("T", RunRequest, RunResult, Record, SweepPlan, Residual, ProbeRequest, ProbeRecord)
+T = TypeVar(
+    "T",
+    RunRequest,
+    RunResult,
+    Record,
+    SweepPlan,
+    Residual,
+    ProbeRequest,
+    ProbeRecord,
+    ServingRecord,
+)
 
 
 def _adapter(kind: object) -> TypeAdapter[Any]:
@@ -29,10 +40,7 @@ def _adapter(kind: object) -> TypeAdapter[Any]:
     return TypeAdapter(alias, config=ConfigDict(extra="forbid", defer_build=True))
 
 
-_ADAPTERS: dict[object, TypeAdapter[Any]] = {
-    kind: _adapter(kind)
-    for kind in (RunRequest, RunResult, Record, SweepPlan, Residual, ProbeRequest, ProbeRecord)
-}
+_ADAPTERS: dict[object, TypeAdapter[Any]] = {kind: _adapter(kind) for kind in T.__constraints__}
 
 
 def encode(document: object) -> bytes:

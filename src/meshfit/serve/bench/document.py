@@ -1,0 +1,58 @@
+"""A benchmark beside its prediction, as one document."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from meshfit.record.serving import ServingRecord
+from meshfit.serve.bench.measured import Measured
+from meshfit.serve.latencies import METRICS, Percentiles
+from meshfit.serve.simulate.simulation import Simulation
+
+
+def bench_document(
+    record: ServingRecord,
+    found: Measured,
+    predicted: Simulation | None,
+    *,
+    basis: str,
+    clock: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """What was done, what was measured, and what a simulation of the same requests had said.
+
+    Args:
+        basis: what the prediction rests on, or why there is none.
+        clock: coefficients of a clock that was measured on the server.
+    """
+    return {
+        "started_at": record.started_at,
+        "client": record.client,
+        "loop": record.loop,
+        "server": record.server,
+        "router": record.router,
+        "layout": record.layout,
+        "traffic": record.traffic,
+        "requests": len(record.requests),
+        "warm_up_requests": record.warm_up,
+        "measured": asdict(found),
+        "prediction": {
+            "basis": basis,
+            "clock": None if clock is None else dict(clock),
+            "latencies": None if predicted is None else predicted.latencies,
+            "saturation_rate": None if predicted is None else predicted.saturation_per_s,
+            "load": None if predicted is None else predicted.load,
+            "stability": None if predicted is None else predicted.stability,
+            "measured_over_predicted": None if predicted is None else _ratios(found, predicted),
+        },
+    }
+
+
+def _ratios(found: Measured, predicted: Simulation) -> dict[str, Percentiles]:
+    return {
+        metric: {
+            name: seconds / predicted.latencies[metric][name]
+            for name, seconds in found.latencies[metric].items()
+            if predicted.latencies[metric].get(name)
+        }
+        for metric in METRICS
+    }

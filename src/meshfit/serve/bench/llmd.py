@@ -1,0 +1,79 @@
+"""A benchmark in the form of llm-d's benchmark report, version 0.1 (llmd-benchmark-report 0.2.1)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from meshfit.record.serving import ServingRecord
+
+_GENERATORS = {"vllm": "vllm-benchmark", "guidellm": "guidellm"}
+_UNNAMED = "nop"
+"""The form knows a list of load generators by name; of others, ``metadata.client`` says which."""
+
+_POINTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+
+
+def llmd_report(record: ServingRecord, *, model: str) -> dict[str, Any]:
+    """The report of the requests after the warm-up; seconds as such, ``tpot`` as one value a request."""
+    asked = record.requests[record.warm_up :]
+    served = [one for one in asked if one.first_token_s is not None and one.finished_s is not None]
+    ends_s = max((one.finished_s or 0.0 for one in served), default=0.0)
+    duration_s = max(ends_s - asked[0].sent_s, 1e-9)
+    e2e_s = [(one.finished_s or 0.0) - one.sent_s for one in served]
+    ttft_s = [(one.first_token_s or 0.0) - one.sent_s for one in served]
+    tpot_s = [
+        (whole - first) / (one.output_tokens - 1)
+        for one, whole, first in zip(served, e2e_s, ttft_s, strict=True)
+        if one.output_tokens > 1
+    ]
+    gaps_s = [gap for one in served for gap in one.gaps_s]
+    output_tokens = sum(one.output_tokens for one in served)
+    prompt_tokens = sum(one.prompt_tokens for one in served)
+    latency = {
+        "time_to_first_token": _statistics(ttft_s, "s"),
+        "time_per_output_token": _statistics(tpot_s, "s/token"),
+        "inter_token_latency": _statistics(gaps_s, "s/token"),
+        "request_latency": _statistics(e2e_s, "s"),
+    }
+    return {
+        "version": "0.1",
+        "scenario": {
+            "model": {"name": model},
+            "load": {
+                "name": _GENERATORS.get(record.client, _UNNAMED),
+                "args": record.traffic,
+                "metadata": {"client": record.client, "loop": record.loop},
+            },
+            "metadata": {"server": record.server, "layout": record.layout},
+        },
+        "metrics": {
+            "time": {"duration": duration_s},
+            "requests": {
+                "total": len(asked),
+                "failures": len(asked) - len(served),
+                "input_length": _statistics([one.prompt_tokens for one in served], "count"),
+                "output_length": _statistics([one.output_tokens for one in served], "count"),
+            },
+            "latency": {name: values for name, values in latency.items() if values},
+            "throughput": {
+                "input_tokens_per_sec": prompt_tokens / duration_s,
+                "output_tokens_per_sec": output_tokens / duration_s,
+                "total_tokens_per_sec": (prompt_tokens + output_tokens) / duration_s,
+                "requests_per_sec": len(served) / duration_s,
+            },
+        },
+    }
+
+
+def _statistics(values: Sequence[float], units: str) -> dict[str, Any] | None:
+    if not values:
+        return None
+    points = dict(zip(_POINTS, np.percentile(values, _POINTS).tolist(), strict=True))
+    return {
+        "units": units,
+        "mean": float(np.mean(values)),
+        "stddev": float(np.std(values)),
+        "min": float(np.min(values)),
+        "max": float(np.max(values)),
+    } | {f"p{percent}": value for percent, value in points.items()}

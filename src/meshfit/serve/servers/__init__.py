@@ -1,0 +1,1 @@
+"""Real servers on this machine: what starts them, and seeing that they end."""
