@@ -136,6 +136,7 @@ class WeightsFolder:
                     raise InputError(
                         f"weights {self._folder}: {name} has the shape {tuple(part.get_shape())}, "
                         f"but this model config gives it {tuple(shape)}"
+                        f"{_split_hint(part.get_shape(), shape)}"
                     )
                 return part[box]
         raise InputError(f"weights {self._folder} lack {names[0]}, which this model config has")
@@ -144,6 +145,17 @@ class WeightsFolder:
         if path not in self._open:
             self._open[path] = _open(path)
         return self._open[path]
+
+
+def _split_hint(found: Sequence[int], expected: Sequence[int]) -> str:
+    """What a shape says that is an even part of the expected one along a single dimension."""
+    differing = [(f, e) for f, e in zip(found, expected, strict=False) if f != e]
+    if len(found) != len(expected) or len(differing) != 1:
+        return ""
+    ((part, whole),) = differing
+    if part == 0 or whole % part:
+        return ""
+    return f": one of {whole // part} parts, so these weights are split over ranks already"
 
 
 def _weight_map(folder: Path) -> dict[str, Path]:
