@@ -127,3 +127,14 @@ def test_a_measured_curve_goes_before_the_formula_where_it_covers():
         "all_reduce", np.array([1e9, 1e3, 1e9]), group
     )
     assert found.tolist() == [0.5, formula[1], 0]
+
+
+def test_a_reduce_scatter_over_gloo_costs_what_an_all_reduce_does():
+    nodes, size = cluster(nodes=2, device_type="cpu"), 2**20
+    scatter = seconds(nodes, "reduce_scatter", size, 16, 1)
+    assert scatter == seconds(nodes, "all_reduce", size, 16, 1)
+    assert scatter > seconds(nodes, "all_gather", size, 16, 1)
+    on_gpus = cluster(nodes=2)
+    assert seconds(on_gpus, "reduce_scatter", size, 16, 1) < seconds(
+        on_gpus, "all_reduce", size, 16, 1
+    )
