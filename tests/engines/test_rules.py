@@ -130,6 +130,8 @@ EXAMPLES = [
         {"schedule": "dualpipe_v", "num_micro_batches": 8, "pp": 4},
         {"num_micro_batches": 7},
     ),
+    ("torchtitan", "sequence_divisible_by_tp", {"sequence_length": 8192, "tp": 2}, {"sequence_length": 8193}),
+    ("torchtitan", "sequence_divisible_by_cp", {"sequence_length": 64, "cp": 4, "tp": 2, "sp": True}, {"sequence_length": 72}),
     ("torchtitan", "cp_method_known", {"cp_method": "all_gather"}, {"cp_method": "all_to_all"}),
     ("torchtitan", "expert_tensor_parallel_unknown", {"etp": 1}, {"etp": 2}),
     ("torchtitan", "tied_embeddings_on_one_stage", {"tie_word_embeddings": True, "pp": 1}, {"pp": 2}),

@@ -49,7 +49,7 @@ def test_nearest_values_are_the_nearest(value, divisor):
     else:
         below = value // divisor * divisor
         nearest = (below, below + divisor) if below else (divisor,)
-        assert found["sequence_divisible_by_tp"].nearest == nearest
+        assert found["sequence_divisible_by_cp_and_tp"].nearest == nearest
 
 
 @pytest.mark.parametrize("positions", [1024, 8192, 131_072])
@@ -64,7 +64,7 @@ def test_a_bound_is_its_own_nearest_legal_value(positions, sequence_length):
 
 
 def test_nearest_values_are_found_far_from_one():
-    violation = broken(sequence_length=1_000_001, tp=2, sp=True)["sequence_divisible_by_tp"]
+    violation = broken(sequence_length=1_000_001, tp=2, sp=True)["sequence_divisible_by_cp_and_tp"]
     assert violation.nearest == (1_000_000, 1_000_002)
 
 
@@ -82,9 +82,7 @@ def test_all_violations_come_at_once(make_model, make_training, make_topology):
         "key_value_heads_divisible",
         "intermediate_size_divisible",
         "vocabulary_divisible",
-        "sequence_divisible_by_tp",
-        "sequence_divisible_by_cp",
-        "context_parallel_not_run",
+        "sequence_divisible_by_cp_and_tp",
         "offload_not_run",
         "recompute_known",
     }
@@ -121,7 +119,11 @@ NATIVE_EXAMPLES = [
         {"world": 8, "dp_replicate": 1, "dp_shard": 2, "cp": 1, "tp": 2, "pp": 2},
         {"world": 16},
     ),
-    ("sequence_divisible_by_tp", {"sequence_length": 8192, "tp": 2}, {"sequence_length": 8193}),
+    (
+        "sequence_divisible_by_cp_and_tp",
+        {"sequence_length": 8192, "tp": 2},
+        {"sequence_length": 8193},
+    ),
     (
         "global_batch_divisible",
         {"global_batch_size": 40, "data_parallel_size": 4, "micro_batch_size": 2},
@@ -133,11 +135,46 @@ NATIVE_EXAMPLES = [
     ("vocabulary_divisible", {"vocab_size": 65536, "tp": 2}, {"vocab_size": 65535}),
     ("sequence_parallel_needs_tensor_parallel", {"sp": True, "tp": 2}, {"tp": 1}),
     (
-        "sequence_divisible_by_cp",
-        {"sequence_length": 64, "cp": 4, "tp": 2, "sp": True},
-        {"sequence_length": 72},
+        "sequence_divisible_by_cp_and_tp",
+        {"sequence_length": 72, "cp": 2, "tp": 4, "sp": True},
+        {"sequence_length": 68},
     ),
-    ("context_parallel_not_run", {"cp": 1}, {"cp": 2}),
+    (
+        "sequence_divisible_by_exchange",
+        {"sequence_length": 12, "cp": 4, "cp_method": "all_to_all"},
+        {"cp_method": "none"},
+    ),
+    ("cp_method_known", {"cp_method": "hierarchical"}, {"cp_method": "a2a+p2p"}),
+    (
+        "inner_ranks_divide_hierarchical_exchange",
+        {"cp_inner": 2, "cp": 8, "cp_method": "hierarchical"},
+        {"cp": 2},
+    ),
+    (
+        "inner_ranks_divide_hierarchical_exchange",
+        {"cp_inner": 1, "cp": 8, "cp_method": "ring"},
+        {"cp_inner": 2},
+    ),
+    (
+        "heads_divisible_by_all_to_all",
+        {"num_attention_heads": 12, "cp": 8, "cp_method": "hierarchical", "cp_inner": 4},
+        {"cp_method": "all_to_all"},
+    ),
+    (
+        "key_value_heads_divide_or_replicate_by_all_to_all",
+        {"num_key_value_heads": 4, "cp": 12, "cp_method": "all_to_all"},
+        {"cp": 6},
+    ),
+    (
+        "ring_takes_no_window",
+        {"sliding_window": 8, "sequence_length": 16, "cp": 2, "cp_method": "all_gather"},
+        {"cp_method": "none"},
+    ),
+    (
+        "ring_takes_no_window",
+        {"sliding_window": 16, "sequence_length": 16, "cp": 2, "cp_method": "ring"},
+        {"sequence_length": 32},
+    ),
     ("layers_fill_stages", {"num_hidden_layers": 8, "pp": 4, "vpp": 2}, {"vpp": 4}),
     ("stage_layers_one_per_stage", {"stage_layers_length": 2, "pp": 2, "vpp": 1}, {"vpp": 2}),
     (
@@ -198,7 +235,6 @@ def test_each_rule_of_the_native_engine_holds_and_breaks(rule, legal, illegal):
 
 @pytest.mark.parametrize("reason", ["planned with the execution of every strategy"])
 def test_what_is_not_run_yet_says_that_it_is_planned(reason):
-    assert reason in broken(cp=2)["context_parallel_not_run"].message
     assert reason in broken(ep=2)["expert_parallel_not_run"].message
 
 

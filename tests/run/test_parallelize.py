@@ -10,7 +10,7 @@ from tests.run.layouts import CASES, CONFIGS
 @pytest.mark.parametrize(
     ("model", "keys", "message"),
     [
-        ("llama", {"cp": 2}, "cp: the runner has no context parallelism"),
+        ("llama", {"cp": 8, "cp_method": "all_to_all"}, "cp_method: 8 ranks cannot trade 4 query"),
         ("llama", {"ep": 2, "dp_shard": 2}, "ep: the runner has no expert parallelism"),
         ("llama", {"offload": "optimizer"}, "offload: the runner does not offload"),
         ("llama", {"recompute": "selective"}, "recompute: 'selective' is not one of none, full"),

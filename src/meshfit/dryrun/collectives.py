@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from meshfit.mesh.spec import AXES
+from meshfit.run.context.attention import ContextParallel
 from meshfit.run.mesh import RankMesh
 
 WORLD = "world"
@@ -44,15 +45,17 @@ class Message:
 class Groups:
     """Names of process groups -> mesh axes."""
 
-    def __init__(self, mesh: RankMesh) -> None:
+    def __init__(self, mesh: RankMesh, context: ContextParallel | None = None) -> None:
         self._axes: dict[str, str] = {}
         if mesh.devices is None:
             return
         self._axes[dist.group.WORLD.group_name] = WORLD
-        for axis in AXES:
-            submesh = mesh.axis(axis)
+        states = {"dp_shard": mesh.shards, "dp_replicate": mesh.replicas}  # and cp with them
+        for axis, submesh in [*states.items(), *((axis, mesh.axis(axis)) for axis in AXES)]:
             if submesh is not None:
                 self._axes[submesh.get_group().group_name] = axis
+        exchanges = (context.keys, context.heads) if context is not None else ()
+        self._axes |= {group.group_name: "cp" for group in exchanges if group is not None}
 
     def message(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object

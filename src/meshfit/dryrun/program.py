@@ -50,8 +50,9 @@ def trace_of_step(
             corpus = _corpus(config, training)
             trainer = _FakeTrainer(model, mesh, training, corpus, mode)
             trainer.warm_up()
+            groups = Groups(mesh, model.stages[0].context_parallel)
             with Recorder(
-                model.stages, trainer.optimizer, Groups(mesh), device_type=device_type
+                model.stages, trainer.optimizer, groups, device_type=device_type
             ) as recorder:
                 _take_step(trainer, 1)
             return recorder.trace()

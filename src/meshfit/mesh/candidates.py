@@ -23,7 +23,7 @@ OFFLOAD: tuple[str | None, ...] = (None, "none", "cpu", "activations")
 """``cpu``: parameters, gradients and optimizer between uses; ``activations``: what forward keeps."""
 OFFLOAD_NAMES: tuple[str, ...] = tuple(place or "none" for place in OFFLOAD)
 """The same as rules and searches name them: what a layout leaves out is ``none``."""
-CP_METHODS: tuple[str | None, ...] = (None, "ring", "all_gather", "all_to_all")
+CP_METHODS: tuple[str | None, ...] = (None, "ring", "all_gather", "all_to_all", "hierarchical")
 
 IntArray = NDArray[np.int64]
 
@@ -44,6 +44,7 @@ class Candidates:
     sp: IntArray
     cp: IntArray
     cp_method: IntArray
+    cp_inner: IntArray
     pp: IntArray
     vpp: IntArray
     schedule: IntArray
@@ -115,6 +116,6 @@ def _offload_code(offload: str | None) -> int:
 
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Candidates) if f.name != "stage_splits")
 _PLAIN = (
-    "dp_replicate", "dp_shard", "tp", "cp", "pp", "vpp", "ep", "etp",
+    "dp_replicate", "dp_shard", "tp", "cp", "cp_inner", "pp", "vpp", "ep", "etp",
     "zero_stage", "micro_batch_size", "recompute_layers",
 )  # fmt: skip

@@ -75,6 +75,7 @@ def _attention_facts(blocks: Sequence[Block]) -> dict[str, Any]:
         "num_key_value_heads": _common(key_value_heads),
         "key_value_heads_of_layers": tuple(key_value_heads) if len(key_value_heads) > 1 else None,
         "head_dim": _common(one.head_dim for one in attentions),
+        "sliding_window": min((one.sliding_window or 0 for one in attentions), default=None),
         "attention_width": _common(widths),
     }
 

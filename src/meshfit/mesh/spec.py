@@ -20,7 +20,8 @@ class LayoutSpec:
         dp_replicate: ranks that hold the same states and split the batch (DDP; HSDP's outer axis).
         dp_shard: ranks that split the batch and shard states as ``zero_stage`` says.
         tp, sp: tensor parallel degree; sequence parallel between its blocks (default: with tp > 1).
-        cp, cp_method: context parallel degree; ring, all_gather, all_to_all.
+        cp, cp_method: context parallel degree; ring, all_gather, all_to_all, or hierarchical.
+        cp_inner: neighbours that exchange heads in a hierarchical exchange; the others pass keys on.
         pp, vpp: pipeline ranks; virtual stages on each. ``pp * vpp`` is the number of stages.
         schedule: one of ``candidates.SCHEDULES``.
         stage_layers: layers of every stage in model order; None: as even as can be.
@@ -42,6 +43,7 @@ class LayoutSpec:
     sp: bool = False
     cp: int = 1
     cp_method: str | None = None
+    cp_inner: int = 1
     pp: int = 1
     vpp: int = 1
     schedule: str = "1f1b"
@@ -62,6 +64,11 @@ class LayoutSpec:
     def data_parallel_size(self) -> int:
         """Ranks that see different sequences."""
         return self.dp_replicate * self.dp_shard
+
+    @property
+    def gradient_ranks(self) -> int:
+        """Ranks that see different tokens of one stage, and so add up their gradients."""
+        return self.data_parallel_size * self.cp
 
     @property
     def num_stages(self) -> int:

@@ -1,6 +1,7 @@
 """Data parallelism: replicated, fully sharded, hybrid, with or without a sharded optimizer.
 
-All of them average gradients over the data-parallel ranks; the loss is scaled for that.
+All of them average gradients over the ranks that see different tokens, context-parallel ones
+included; the loss is scaled for that.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -19,12 +20,12 @@ def uses_ddp(layout: LayoutSpec) -> bool:
     It takes plain tensors only, and pipelining drives its gradient reduction through private
     parts; with ``tp`` or ``pp`` the replicas are kept by FSDP2's ``replicate``.
     """
-    return layout.data_parallel_size > 1 and layout.zero_stage <= 1 and not _is_combined(layout)
+    return layout.gradient_ranks > 1 and layout.zero_stage <= 1 and not _is_combined(layout)
 
 
 def uses_fsdp(layout: LayoutSpec) -> bool:
     """Whether FSDP2's hooks (``fully_shard`` or ``replicate``) run the stage's communication."""
-    return layout.data_parallel_size > 1 and not uses_ddp(layout)
+    return layout.gradient_ranks > 1 and not uses_ddp(layout)
 
 
 def _is_combined(layout: LayoutSpec) -> bool:
@@ -42,9 +43,9 @@ def shard_or_replicate(stage: Stage, mesh: RankMesh, compute_dtype: torch.dtype 
 
     layout = mesh.layout
     precision = MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32)
-    if layout.dp_shard > 1:
+    if mesh.shards is not None:
         options = {
-            "mesh": mesh.axis("dp_replicate", "dp_shard"),
+            "mesh": mesh.states,
             "mp_policy": precision,
             "reshard_after_forward": layout.zero_stage == 3,
         }
@@ -52,7 +53,7 @@ def shard_or_replicate(stage: Stage, mesh: RankMesh, compute_dtype: torch.dtype 
     else:
         from torch.distributed._composable.replicate_with_fsdp import replicate  # noqa: PLC0415
 
-        options = {"mesh": mesh.axis("dp_replicate"), "mp_policy": precision}
+        options = {"mesh": mesh.replicas, "mp_policy": precision}
         wrap = replicate
     for layer in stage.layers:
         wrap(layer, **options)
@@ -60,7 +61,7 @@ def shard_or_replicate(stage: Stage, mesh: RankMesh, compute_dtype: torch.dtype 
 
 
 def wrap_ddp(stage: Stage, mesh: RankMesh) -> nn.Module:
-    """The stage behind DistributedDataParallel over every data-parallel rank."""
+    """The stage behind DistributedDataParallel over every rank that sees other tokens."""
     from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
 
     group = torch.distributed.group.WORLD  # nothing but data parallelism uses DDP here
@@ -84,7 +85,7 @@ class GradientSync:
         self._module = module
         self._is_ddp = uses_ddp(layout)
         self._is_fsdp = uses_fsdp(layout)
-        self._is_sharded = layout.dp_shard > 1
+        self._is_sharded = layout.zero_stage > 0
         self._is_hybrid = self._is_sharded and layout.dp_replicate > 1
         self._set_for_last: bool | None = None
 

@@ -15,7 +15,7 @@ _CLASSES = {"adamw": AdamW, "sgd": SGD}
 def build_optimizer(
     parameters: Iterable[nn.Parameter], training: TrainingSpec, mesh: RankMesh
 ) -> Optimizer:
-    """The optimizer; with ZeRO stage 1 its state is divided over ``dp_shard``."""
+    """The optimizer; with ZeRO stage 1 its state is divided over ``dp_shard`` and ``cp``."""
     options: dict[str, Any] = {
         "lr": training.learning_rate,
         "weight_decay": training.weight_decay,
@@ -23,14 +23,14 @@ def build_optimizer(
     if training.optimizer == "adamw":  # DTensor has no rule for SGD's fused kernel
         options["fused"] = True
     optimizer_class = _CLASSES[training.optimizer]
-    if mesh.layout.zero_stage != 1 or mesh.layout.dp_shard == 1:
+    if mesh.layout.zero_stage != 1 or mesh.shards is None:
         return optimizer_class(parameters, **options)
     from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: PLC0415
 
     return ZeroRedundancyOptimizer(
         parameters,
         optimizer_class,
-        process_group=mesh.axis("dp_shard").get_group(),
+        process_group=mesh.shards.get_group(),
         parameters_as_bucket_view=True,
         **options,
     )

@@ -1,7 +1,8 @@
 """From a layout to the modules that one rank runs.
 
 The order matters: the pipeline decides which layers exist here, tensor parallelism turns their
-parameters into shards, recompute wraps the layers' forwards, data parallelism shards what is left.
+parameters into shards, context parallelism takes over attention, recompute wraps the layers'
+forwards, data parallelism shards what is left.
 All of it happens on meta parameters; only then does a rank load the shards that are its own.
 """
 
@@ -15,6 +16,12 @@ from torch import nn
 
 from meshfit.errors import InputError
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.run.context.attention import (
+    ContextParallel,
+    apply_context_parallel,
+    context_parallel_of,
+)
+from meshfit.run.context.refusals import refusals as context_refusals
 from meshfit.run.data import shard_or_replicate, uses_ddp, uses_fsdp, wrap_ddp
 from meshfit.run.mesh import RankMesh
 from meshfit.run.transformer import Stage, build_causal_lm, family_of
@@ -77,9 +84,10 @@ def build_bare_model(
     check_runnable(config, layout)
     stage_ids = stages_of_rank(layout, mesh.index("pp"))
     stages, disabled = [], {}
+    context = context_parallel_of(mesh)
     for stage_id in stage_ids:
         stage, disabled = _build_stage(config, layout, stage_id, precision)
-        _parallelize(stage, mesh, precision)
+        _parallelize(stage, mesh, precision, context)
         stages.append(stage)
     return RankModel(
         stages=tuple(stages),
@@ -122,12 +130,16 @@ def _build_stage(
     return stage, disabled
 
 
-def _parallelize(stage: Stage, mesh: RankMesh, precision: PrecisionSpec) -> None:
+def _parallelize(
+    stage: Stage, mesh: RankMesh, precision: PrecisionSpec, context: ContextParallel | None
+) -> None:
     layout = mesh.layout
     if layout.tp > 1:
         from meshfit.run.tensor import apply_tensor_parallel  # noqa: PLC0415
 
         apply_tensor_parallel(stage, mesh.axis("tp"), sequence_parallel=layout.sp)
+    if context is not None:
+        apply_context_parallel(stage, context)
     if layout.recompute == "full":
         stage.recompute_layers()
     if uses_fsdp(layout):
@@ -144,9 +156,7 @@ def check_runnable(config: Mapping[str, Any], layout: LayoutSpec) -> None:
 
 
 def _refusals(config: Mapping[str, Any], layout: LayoutSpec) -> list[tuple[str, str]]:
-    refusals = []
-    if layout.cp > 1:
-        refusals.append(("cp", "the runner has no context parallelism yet; use cp=1"))
+    refusals = list(context_refusals(config, layout))
     if layout.ep > 1 or layout.etp > 1:
         refusals.append(("ep", "the runner has no expert parallelism yet; use ep=1"))
     if layout.offload is not None:

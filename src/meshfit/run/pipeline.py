@@ -56,9 +56,8 @@ def _pipeline_stage(
     stage: Stage, stage_id: int, mesh: RankMesh, training: TrainingSpec, device: torch.device
 ) -> PipelineStage:
     """A stage with the shapes it takes and gives, so that no step is spent on finding them out."""
-    tokens_BS = torch.empty(
-        mesh.layout.micro_batch_size, training.sequence_length, dtype=torch.int64, device="meta"
-    )
+    length = training.sequence_length // mesh.layout.cp
+    tokens_BS = torch.empty(mesh.layout.micro_batch_size, length, dtype=torch.int64, device="meta")
     hidden_BSH = _example_hidden(stage, mesh.layout, training)
     logits_BSV = torch.empty(
         *tokens_BS.shape, stage.model.config.vocab_size, dtype=torch.float32, device="meta"
@@ -80,7 +79,7 @@ def _example_hidden(stage: Stage, layout: LayoutSpec, training: TrainingSpec) ->
     shard = layout.tp if layout.sp else 1
     return torch.empty(
         layout.micro_batch_size,
-        training.sequence_length // shard,
+        training.sequence_length // layout.cp // shard,
         stage.model.config.hidden_size,
         dtype=dtype or torch.float32,
         device="meta",

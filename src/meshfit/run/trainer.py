@@ -9,6 +9,7 @@ from torch import Tensor
 from meshfit.errors import InputError
 from meshfit.measure.timing import StepClock
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.run.context.refusals import check_sequence
 from meshfit.run.data import GradientSync
 from meshfit.run.gradients import GlobalNorm
 from meshfit.run.loss import token_loss_sum
@@ -31,6 +32,8 @@ class Trainer:
         device: torch.device,
     ) -> None:
         check_batch(mesh.layout, training)
+        window = getattr(model.stages[0].model.config, "sliding_window", None)
+        check_sequence(mesh.layout, training.sequence_length, window)
         parameters = list(model.parameters_by_name().values())
         self.clock = StepClock(device)
         self._training = training
@@ -38,6 +41,7 @@ class Trainer:
         self.mesh = mesh
         self._corpus = corpus
         self._device = device
+        self._context = model.stages[0].context_parallel
         self._has_first = model.stages[0].is_first
         self._has_last = model.stages[-1].is_last
         self._runner = _build_runner(model, mesh, training, device)
@@ -54,8 +58,8 @@ class Trainer:
         """
         with self.clock.input_wait():
             inputs, labels = self._load(step)
-        # Data parallelism averages over ranks; the loss is a mean over the step's valid tokens.
-        scale = self._layout.data_parallel_size / self._corpus.valid_tokens(step)
+        # Gradients are averaged over ranks; the loss is a mean over the step's valid tokens.
+        scale = self._layout.gradient_ranks / self._corpus.valid_tokens(step)
         loss = self._runner.run(inputs, labels, scale * loss_factor)
         if self._partial_gradients is not None:
             self._partial_gradients.reduce()
@@ -81,7 +85,7 @@ class Trainer:
         if not self._has_last or self.mesh.index("tp") > 0:
             losses.zero_()  # tensor-parallel ranks compute the same loss; other stages have none
         losses = self.mesh.sum_over_ranks(losses)
-        return (losses / self._layout.data_parallel_size).tolist()
+        return (losses / self._layout.gradient_ranks).tolist()
 
     def first_bad_loss(self) -> int | None:
         """First step whose loss was not finite on this rank, before any sum over ranks."""
@@ -93,7 +97,7 @@ class Trainer:
         return torch.stack(self._norms).tolist()
 
     def _load(self, step: int) -> tuple[Tensor | None, Tensor | None]:
-        """This rank's sequences as inputs and labels; a middle stage needs neither.
+        """This rank's sequences, or its part of them, as inputs and labels; a middle stage needs neither.
 
         A token below 0 is padding: it is no label, and any token may stand for it in the input.
         """
@@ -101,7 +105,10 @@ class Trainer:
             return None, None
         count = self._training.global_batch_size // self._layout.data_parallel_size
         tokens = self._tokens(step, count).to(self._device, non_blocking=True)
-        return tokens[:, :-1].clamp(min=0), tokens[:, 1:].contiguous()
+        inputs, labels = tokens[:, :-1].clamp(min=0), tokens[:, 1:].contiguous()
+        if self._context is None:
+            return inputs, labels
+        return self._context.own(inputs), self._context.own(labels)
 
     def _tokens(self, step: int, count: int) -> Tensor:
         """This rank's ``count`` sequences of a step, in host memory."""
@@ -172,7 +179,7 @@ def _build_runner(
 
 def _build_partial_gradients(parameters: Sequence[torch.nn.Parameter], mesh: RankMesh) -> Any:
     """FSDP2's hooks finish partial gradients themselves; tensor parallelism alone does not."""
-    if mesh.layout.tp == 1 or mesh.layout.data_parallel_size > 1:
+    if mesh.layout.tp == 1 or mesh.layout.gradient_ranks > 1:
         return None
     from meshfit.run.tensor import PartialGradients  # noqa: PLC0415
 

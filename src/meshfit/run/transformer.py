@@ -7,12 +7,15 @@ import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from meshfit.errors import InputError
+
+if TYPE_CHECKING:
+    from meshfit.run.context.attention import ContextParallel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +146,7 @@ class Stage(nn.Module):
         autocast_dtype: run the forward under autocast with this dtype; None: as the parameters are.
         wrap_input: makes the hidden states that arrive from another stage what the first layer
             takes (tensor parallelism sets it when stages exchange sequence shards).
+        context_parallel: how this rank's part of the sequence meets the others; None: it is whole.
     """
 
     def __init__(
@@ -158,6 +162,7 @@ class Stage(nn.Module):
         self.is_last = layers.stop == num_layers
         self.autocast_dtype = autocast_dtype
         self.wrap_input = lambda hidden_BSH: hidden_BSH
+        self.context_parallel: ContextParallel | None = None
         self._drop_other_layers(num_layers)
 
     def _drop_other_layers(self, num_layers: int) -> None:
@@ -232,10 +237,14 @@ class Stage(nn.Module):
         ):
             return self._forward(inputs)
 
+    def _context_arguments(self, inputs: Tensor) -> dict[str, Any]:
+        if self.context_parallel is None:
+            return {}
+        return self.context_parallel.arguments(inputs.shape[1], inputs.device)
+
     def _forward(self, inputs: Tensor) -> Tensor:
-        if self.is_first:
-            output = self.base(input_ids=inputs, use_cache=False)
-        else:
-            output = self.base(inputs_embeds=self.wrap_input(inputs), use_cache=False)
+        inputs = inputs if self.is_first else self.wrap_input(inputs)
+        name = "input_ids" if self.is_first else "inputs_embeds"
+        output = self.base(**{name: inputs}, use_cache=False, **self._context_arguments(inputs))
         hidden_BSH = output.last_hidden_state
         return self.head(hidden_BSH) if self.is_last else hidden_BSH

@@ -101,18 +101,23 @@ def cp_method_known(cp_method: Fact, cp_methods: Fact) -> Fact:
     subject="cp",
     message=(
         "{num_attention_heads} attention heads cannot be divided by cp={cp} (times tp={tp}), as an "
-        "all-to-all over heads does"
+        "all-to-all over heads does (a hierarchical one: by cp_inner={cp_inner})"
     ),
     module="attention",
     lists_all=True,
     option_key="ulysses",
 )
 def heads_divisible_by_all_to_all(
-    num_attention_heads: Fact, cp: Fact, cp_exchange: Fact, tp: Fact = 1
+    num_attention_heads: Fact, cp: Fact, cp_exchange: Fact, tp: Fact = 1, cp_inner: Fact = 1
 ) -> Fact:
     """Ulysses (2309.14509) gives each context-parallel rank whole heads of the whole sequence."""
-    is_cut = (cp > 1) & (cp_exchange == "all_to_all")
-    return (is_cut == 0) | (num_attention_heads % (cp * tp) == 0)
+    ranks = _ranks_that_trade_heads(cp, cp_exchange, cp_inner)
+    return (ranks == 1) | (num_attention_heads % (ranks * tp) == 0)
+
+
+def _ranks_that_trade_heads(cp: Fact, cp_exchange: Fact, cp_inner: Fact) -> Fact:
+    inner = np.where(cp_exchange == "hierarchical", cp_inner, 1)
+    return np.where(cp_exchange == "all_to_all", cp, inner)
 
 
 @rule(
@@ -126,13 +131,13 @@ def heads_divisible_by_all_to_all(
     option_key="ulysses",
 )
 def key_value_heads_divide_or_replicate_by_all_to_all(
-    num_key_value_heads: Fact, cp: Fact, cp_exchange: Fact, tp: Fact = 1
+    num_key_value_heads: Fact, cp: Fact, cp_exchange: Fact, tp: Fact = 1, cp_inner: Fact = 1
 ) -> Fact:
     """Either each rank gets whole key/value heads, or each head is copied to whole ranks."""
     held = num_key_value_heads // tp
     held = held + (held == 0)
-    is_cut = (cp > 1) & (cp_exchange == "all_to_all")
-    return (is_cut == 0) | (held % cp == 0) | (cp % held == 0)
+    ranks = _ranks_that_trade_heads(cp, cp_exchange, cp_inner)
+    return (ranks == 1) | (held % ranks == 0) | (ranks % held == 0)
 
 
 @rule(
@@ -179,13 +184,32 @@ def context_parallel_unknown(cp: Fact) -> Fact:
 
 
 @rule(
-    subject="cp",
+    subject="cp_inner",
     message=(
-        "{engine} does not run context parallelism yet (cp={cp}); it is planned with the "
-        "execution of every strategy"
+        "cp_inner={cp_inner} does not go with cp={cp} and cp_method={cp_method!r}: a hierarchical "
+        "exchange needs a divisor of cp between 1 and cp, any other 1"
     ),
     lists_all=True,
 )
-def context_parallel_not_run(cp: Fact) -> Fact:
-    """Attention over sharded keys and values is not part of the runner yet."""
-    return cp == 1
+def inner_ranks_divide_hierarchical_exchange(cp_inner: Fact, cp: Fact, cp_method: Fact) -> Fact:
+    """Its inner ranks trade heads, its outer ones pass keys on; else there are none of one kind."""
+    is_inner = (cp_inner > 1) & (cp_inner < cp) & (cp % cp_inner == 0)
+    return np.where(cp_method == "hierarchical", is_inner, cp_inner == 1)
+
+
+@rule(
+    subject="cp_method",
+    message=(
+        "attention over a window of {sliding_window} of {sequence_length} tokens does not go round a "
+        "ring of cp={cp} ranks"
+    ),
+    module="attention",
+    lists_all=True,
+)
+def ring_takes_no_window(
+    sliding_window: Fact, sequence_length: Fact, cp: Fact, cp_method: Fact
+) -> Fact:
+    """The blocks of a balanced ring are causal or whole, and a window cuts through them."""
+    is_ring = (cp_method != "all_gather") & (cp_method != "all_to_all")
+    is_windowed = (sliding_window > 0) & (sliding_window < sequence_length)
+    return (cp == 1) | ((is_ring & is_windowed) == 0)
