@@ -2,7 +2,7 @@
 
 import typer
 
-from meshfit.cli import serve_bench, serve_plan, serve_simulate
+from meshfit.cli import serve_bench, serve_fit, serve_plan, serve_simulate
 
 app = typer.Typer(
     help="Serving: plan layouts, simulate traffic, measure real servers.", no_args_is_help=True
@@ -10,3 +10,4 @@ app = typer.Typer(
 app.command()(serve_plan.plan)
 app.command()(serve_simulate.simulate)
 app.command()(serve_bench.bench)
+app.command()(serve_fit.fit)

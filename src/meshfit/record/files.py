@@ -15,7 +15,7 @@ from typing_extensions import TypeAliasType
 from meshfit.errors import InputError
 from meshfit.record.probe import ProbeRecord, ProbeRequest
 from meshfit.record.schema import SCHEMA_VERSION, Record, Residual, RunRequest, RunResult, SweepPlan
-from meshfit.record.serving import ServingRecord
+from meshfit.record.serving import BaselineOutputs, ServingRecord, ServingRow
 
 REQUEST_NAME = "request.json"
 RESULT_NAME = "result.json"
@@ -30,6 +30,8 @@ T = TypeVar(
     ProbeRequest,
     ProbeRecord,
     ServingRecord,
+    ServingRow,
+    BaselineOutputs,
 )
 
 

@@ -1,7 +1,7 @@
 """What a benchmark of a server measured, request by request."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from meshfit.record.schema import SCHEMA_VERSION
 
@@ -57,3 +57,64 @@ class ServingRecord:
     warm_up: int
     requests: tuple[ServedRequest, ...]
     environment: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GreedyOutput:
+    """Tokens generated for one prompt, and the natural logarithm of each one's probability."""
+
+    tokens: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputParity:
+    """Outputs of a deployment against those of the baseline.
+
+    Attributes:
+        share_equal: tokens before the first unequal one of each prompt, of all.
+        first_divergence: index of the earliest unequal token of any prompt; None where all agree.
+        largest_difference: of log-probabilities, up to and with a first unequal token.
+    """
+
+    ok: bool
+    prompts: int
+    share_equal: float
+    first_divergence: int | None
+    largest_difference: float
+    tolerance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineOutputs:
+    """What the baseline of a fit generates."""
+
+    schema_version: int = SCHEMA_VERSION
+    plan_hash: str
+    outputs: tuple[GreedyOutput, ...]
+
+
+ServingOutcome = Literal["ok", "parity_failed", "requests_failed", "launch_error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRow:
+    """One layout of a fit on real servers, whatever became of it.
+
+    Attributes:
+        layout: keys that are not 1; ``accelerators`` that it takes.
+        bench: measured and predicted, as ``serve bench --json`` prints them; None where it never ran.
+        failure: why it is not ``ok``, empty where it is.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    plan_hash: str
+    label: str
+    layout: dict[str, Any]
+    accelerators: int
+    outcome: ServingOutcome
+    started_at: str
+    seconds: float
+    parity: OutputParity | None = None
+    bench: dict[str, Any] | None = None
+    failure: str = ""

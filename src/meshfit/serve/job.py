@@ -96,7 +96,6 @@ class ServingRunFile(Strict):
     requests: Count = 2000
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     routing: Policy = "round_robin"
-    shortlist: Count = 3
     ready: Quantity = "10 min"
     deadline: Quantity = "5 min"
 
@@ -111,6 +110,7 @@ class ServingJobFile(Strict):
     serving: ServingEngineFile = ServingEngineFile()
     layout: ServingLayoutFile | TwoPoolsFile | None = None
     layouts: list[ServingLayoutFile | TwoPoolsFile] = Field(default=[])
+    baseline: str | None = None
     run: ServingRunFile = ServingRunFile()
     price: str | None = None
 
@@ -121,14 +121,12 @@ class ServingRunSpec:
 
     Attributes:
         requests: drawn of the traffic, with ``seed``.
-        shortlist: most layouts that ``serve fit`` runs.
         ready_s: that a server may take to answer; deadline_s: that one request may take.
     """
 
     requests: int
     seed: int
     routing: Policy
-    shortlist: int
     ready_s: float
     deadline_s: float
 
@@ -139,6 +137,8 @@ class ServingJob:
 
     Attributes:
         weights: a folder with the model's weights; None where there are none.
+        baseline_weights: unquantised ones, whose output that of ``weights`` is compared with; None:
+            the same.
         targets: latencies that must be met together; none where nothing is asked.
         cache_element_bytes: of one element of the KV cache; None: as the model computes.
         topology: where it is to run; None where the fewest accelerators are to be found
@@ -152,6 +152,7 @@ class ServingJob:
     name: str
     model: ModelSpec
     weights: Path | None
+    baseline_weights: Path | None
     traffic: TrafficSpec
     targets: tuple[Target, ...]
     cache_element_bytes: float | None
@@ -207,6 +208,7 @@ def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
         name=file.name or (base.name if path.stem == "job" else path.stem),
         model=model,
         weights=_weights(file.model, base),
+        baseline_weights=_baseline_weights(file.baseline, base),
         traffic=_traffic(file.workload.traffic, base),
         targets=_targets(file.workload.targets),
         cache_element_bytes=1.0 if file.workload.quantization.kv_cache == "fp8" else None,
@@ -240,6 +242,14 @@ def _weights(model: str, base: Path) -> Path | None:
         return None
     folder = base / Path(model).expanduser()
     return folder if is_folder(folder) and any(folder.glob("*.safetensors")) else None
+
+
+def _baseline_weights(name: str | None, base: Path) -> Path | None:
+    if name is None:
+        return None
+    if (folder := _weights(name, base)) is None:
+        raise InputError(f"baseline {name!r} is no folder with weights (*.safetensors)")
+    return folder
 
 
 def _cluster(value: str | dict[str, Any], base: Path) -> tuple[Topology | None, str]:
@@ -362,7 +372,6 @@ def _run(file: ServingRunFile) -> ServingRunSpec:
         requests=file.requests,
         seed=file.seed,
         routing=file.routing,
-        shortlist=file.shortlist,
         ready_s=positive_duration(file.ready, "run.ready"),
         deadline_s=positive_duration(file.deadline, "run.deadline"),
     )

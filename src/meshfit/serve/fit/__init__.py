@@ -1,0 +1,1 @@
+"""The funnel for serving: layouts on real servers, one traffic through each, the cheapest that meets."""

@@ -1,0 +1,215 @@
+"""``meshfit serve fit``: starts each layout, compares its output, drives the traffic, names one."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from meshfit.errors import InputError, MeshfitError
+from meshfit.record.files import decode, encode, write_json_atomically
+from meshfit.record.lines import append_lines, whole_lines
+from meshfit.record.lock import folder_lock
+from meshfit.record.serving import (
+    BaselineOutputs,
+    GreedyOutput,
+    OutputParity,
+    ServingOutcome,
+    ServingRow,
+)
+from meshfit.serve.bench.benchmark import traffic_document
+from meshfit.serve.bench.launched import bench_running, launchable, launched, server_scheduler
+from meshfit.serve.fit.choice import ServingChoice, choose_layout
+from meshfit.serve.fit.parity import compare_outputs, fixed_prompts, greedy_outputs
+from meshfit.serve.job import ServingJob
+from meshfit.serve.layout import ServingLayout
+from meshfit.serve.servers.commands import ServerKind
+from meshfit.serve.servers.weights import weights_folder
+
+BASELINE = ServingLayout()
+"""One unsharded replica."""
+
+ROWS_NAME = "results.jsonl"
+BASELINE_NAME = "baseline.json"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingFitEnd:
+    """Every row, and which layout it is."""
+
+    kind: ServerKind
+    rows: tuple[ServingRow, ...]
+    choice: ServingChoice
+    folder: Path
+
+
+def serving_fit(job: ServingJob, kind: ServerKind, folder: Path, *, say: Say) -> ServingFitEnd:
+    """Runs what is left of the job's layouts in ``folder`` and chooses among all of them.
+
+    A layout that fails is a row with its reason. Rows of an earlier, interrupted run of the same plan
+    are kept.
+
+    Args:
+        say: takes one line a finished layout.
+
+    Raises:
+        InputError: no layouts, one that is never legal here, or ``folder`` is in use.
+        RunError: the baseline did not run, without which no output can be compared.
+    """
+    layouts = _layouts(job)
+    plan_hash = _plan_hash(job, kind, layouts)
+    with folder_lock(folder):
+        fit = _Fit(job=job, kind=kind, folder=folder, plan_hash=plan_hash)
+        done = {row.label: row for row in _rows(folder, plan_hash)}
+        left = [layout for layout in layouts if layout.label not in done]
+        if left:
+            say(
+                f"{len(left)} of {len(layouts)} layouts to run on {kind}, "
+                f"{job.run.requests} requests each"
+            )
+            baseline = fit.baseline()
+            for layout in left:
+                row = fit.run(layout, baseline)
+                append_lines(folder / ROWS_NAME, [encode(row)])
+                done[row.label] = row
+                say(f"{row.label}  {row.outcome.replace('_', ' ')}  {row.failure}".rstrip())
+    rows = tuple(done[layout.label] for layout in layouts)
+    return ServingFitEnd(kind=kind, rows=rows, choice=choose_layout(rows), folder=folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fit:
+    job: ServingJob
+    kind: ServerKind
+    folder: Path
+    plan_hash: str
+
+    def baseline(self) -> tuple[GreedyOutput, ...]:
+        """What the unsharded model generates; from an earlier run of the same plan where it is kept."""
+        path = self.folder / BASELINE_NAME
+        if path.is_file():
+            kept = decode(BaselineOutputs, path.read_bytes(), where=str(path))
+            if kept.plan_hash == self.plan_hash:
+                return kept.outputs
+        weights = self.job.baseline_weights or self._weights()
+        with launched(self.job, BASELINE, self.kind, self.folder / "baseline", weights) as servers:
+            outputs = greedy_outputs(servers[0], self._prompts(), timeout_s=self.job.run.deadline_s)
+        write_json_atomically(path, BaselineOutputs(plan_hash=self.plan_hash, outputs=outputs))
+        return outputs
+
+    def run(self, layout: ServingLayout, baseline: Sequence[GreedyOutput]) -> ServingRow:
+        """One layout, whatever becomes of it."""
+        started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        started_s = time.monotonic()
+        folder = self.folder / layout.label.replace(",", "_")
+        parity: OutputParity | None = None
+        bench: dict[str, Any] | None = None
+        failure = ""
+        try:
+            with launched(self.job, layout, self.kind, folder, self._weights()) as servers:
+                prompts, patience_s = self._prompts(), self.job.run.deadline_s
+                parity = _worst(
+                    [
+                        compare_outputs(
+                            greedy_outputs(one, prompts, timeout_s=patience_s), baseline
+                        )
+                        for one in servers
+                    ]
+                )
+                bench = bench_running(self.job, layout, self.kind, servers, folder).document
+        except MeshfitError as error:
+            failure = str(error)
+        outcome, failure = _outcome(parity, bench, failure)
+        return ServingRow(
+            plan_hash=self.plan_hash,
+            label=layout.label,
+            layout=layout.as_json(),
+            accelerators=layout.num_accelerators,
+            outcome=outcome,
+            started_at=started_at,
+            seconds=time.monotonic() - started_s,
+            parity=parity,
+            bench=bench,
+            failure=failure,
+        )
+
+    def _weights(self) -> Path:
+        return weights_folder(self.job, self.folder)
+
+    def _prompts(self) -> list[list[int]]:
+        return fixed_prompts(self.job.model.vocab_size, self.job.model.max_position_embeddings)
+
+
+def _layouts(job: ServingJob) -> list[ServingLayout]:
+    asked = job.layouts or ((job.layout,) if job.layout is not None else ())
+    if not asked:
+        raise InputError(
+            "no layouts to run: write `layouts: [{replicas: 1}, {replicas: 2}]` in the job; "
+            "`meshfit serve plan` ranks them"
+        )
+    return [launchable(layout) for layout in dict.fromkeys(asked)]
+
+
+def _rows(folder: Path, plan_hash: str) -> list[ServingRow]:
+    path = folder / ROWS_NAME
+    rows = [decode(ServingRow, line, where=str(path)) for line in whole_lines(path)]
+    return [row for row in rows if row.plan_hash == plan_hash]
+
+
+def _worst(parities: Sequence[OutputParity]) -> OutputParity:
+    return max(parities, key=lambda one: (not one.ok, one.largest_difference))
+
+
+def _outcome(
+    parity: OutputParity | None, bench: Mapping[str, Any] | None, failure: str
+) -> tuple[ServingOutcome, str]:
+    """What a row is called, and why."""
+    if failure:
+        return "launch_error", failure
+    assert parity is not None and bench is not None
+    if not parity.ok:
+        where = (
+            "" if parity.first_divergence is None else f", first at token {parity.first_divergence}"
+        )
+        return (
+            "parity_failed",
+            f"its output is not the baseline's: log-probabilities differ by up to "
+            f"{parity.largest_difference:.2g} (tolerance {parity.tolerance:g}), {parity.share_equal:.1%} "
+            f"of tokens equal{where}",
+        )
+    if failed := bench["measured"]["failed"]:
+        each = "; ".join(f"{count} requests: {why}" for why, count in failed.items())
+        return "requests_failed", each
+    return "ok", ""
+
+
+def _plan_hash(job: ServingJob, kind: ServerKind, layouts: Sequence[ServingLayout]) -> str:
+    """Identity of everything that decides the result."""
+    document = {
+        "model": dict(job.model.config),
+        "weights": _stamps(job.weights),
+        "baseline": _stamps(job.baseline_weights),
+        "traffic": traffic_document(job.traffic),
+        "targets": [asdict(target) for target in job.targets],
+        "server": kind,
+        "scheduler": asdict(server_scheduler(kind, job)),
+        "requests": job.run.requests,
+        "seed": job.run.seed,
+        "layouts": [layout.label for layout in layouts],
+    }
+    text = json.dumps(document, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _stamps(folder: Path | None) -> list[tuple[str, int, int]]:
+    """Name, size and time of change of every file of weights."""
+    if folder is None:
+        return []
+    files = sorted(folder.glob("*.safetensors"))
+    stats = [one.stat() for one in files]
+    return [(f.name, s.st_size, s.st_mtime_ns) for f, s in zip(files, stats, strict=True)]
