@@ -44,7 +44,7 @@ PLACED: tuple[Placed, ...] = (
 )
 """Layouts and the rank orders in which they are run."""
 
-BUDGET, LARGEST = "90 s", "32 MiB"
+BUDGET, LARGEST = "300 s", "32 MiB"
 """Of the probe."""
 
 
