@@ -1,0 +1,81 @@
+"""Saves checkpoints under some layouts, resumes each under others, and writes docs/checkpoints.md's table.
+
+    python tools/reshards.py > docs/checkpoints.md
+
+What is run is ``tests/run/checkpoint/reshards.py``: two steps, a checkpoint, two more; each row goes on
+from the checkpoint under another layout (or number of ranks) and is held against those two.
+"""
+
+import json
+import tempfile
+from pathlib import Path
+
+from tests.run.checkpoint.reshards import SAVED, Saved
+from tests.run.checkpoint.test_reshard import run_session
+from tests.run.layouts import Case
+
+HEAD = """# Checkpoints under another layout
+
+`meshfit train JOB --checkpoint-every N` saves, `--resume` goes on, under the same layout or any other.
+Each rank writes its own shards (`torch.distributed.checkpoint`); a checkpoint is good once its manifest,
+with the SHA-256 of every file, is written and the folder has its name. What comes back: parameters,
+persistent buffers, the optimizer's state of every parameter, the data position. There is no random state:
+dropout is off and data are a function of the step.
+
+Written by `python tools/reshards.py`, on Gloo ranks of one machine, fp32. Errors are relative to the run
+that was not interrupted: of the next two losses and gradient norms, and of the sum of squares of all
+moments as loaded. `samples`: whether the next batches hold the very samples they should.
+
+| model | saved on | resumed on | ranks | loss | gradient norm | moments | samples | load |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run_session(folder, "save", 4)
+        for ranks in (4, 2, 1):
+            run_session(folder, "load", ranks)
+        print(HEAD)
+        for saved in SAVED:
+            for ranks, cases in saved.loads.items():
+                for case in cases:
+                    print(row(folder, saved, case, ranks))
+        print("\n| model | saved on | how | bytes | training stood still | good after |")
+        print("|---|---|---|---|---|---|")
+        for saved in SAVED:
+            print(save_row(folder, saved))
+
+
+def row(folder: Path, saved: Saved, case: Case, ranks: int) -> str:
+    theirs = read(folder, saved.folder)
+    ours = read(folder, f"{saved.folder} loaded on {case.name}")
+    moments = worst([*ours["moments"].values()], [*theirs["moments"].values()])
+    same = "same" if ours["samples"] == theirs["samples"] else "other"
+    return (
+        f"| {case.model} | `{saved.case.layout.label}` | `{case.layout.label}` | 4 -> {ranks} | "
+        f"{worst(ours['losses'], theirs['losses']):.1e} | "
+        f"{worst(ours['gradient_norms'], theirs['gradient_norms']):.1e} | {moments:.1e} | {same} | "
+        f"{1e3 * ours['load_s']:.0f} ms |"
+    )
+
+
+def save_row(folder: Path, saved: Saved) -> str:
+    found = read(folder, saved.folder)
+    how = "in the background" if saved.asynchronous else "at once"
+    return (
+        f"| {saved.case.model} | `{saved.case.layout.label}` | {how} | {found['size_bytes']:,} | "
+        f"{1e3 * found['blocked_s']:.0f} ms | {1e3 * found['written_s']:.0f} ms |"
+    )
+
+
+def worst(ours: list[float], theirs: list[float]) -> float:
+    return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
+
+
+def read(folder: Path, name: str) -> dict:
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+if __name__ == "__main__":
+    main()
