@@ -109,7 +109,8 @@ def seconds(message: Message, machine) -> float:
 
 
 def ranks_of(message: Message, axes):
-    plain = {"tp": axes.tp, "cp": axes.cp, "pp": axes.pp, "ep": axes.ep, "etp": axes.etp}
+    cp = axes.cp_heads if message.collective == "all_to_all" else axes.cp_keys
+    plain = {"tp": axes.tp, "cp": cp, "pp": axes.pp, "ep": axes.ep, "etp": axes.etp}
     if message.axis in plain:
         return axes.ends if message.term == "all_reduce.pp" else plain[message.axis]
     is_of_experts = message.axis == "edp" or "experts" in message.what
@@ -129,6 +130,17 @@ def by_term(layout, *, model=None, spec=None, profile=WITHOUT_HOST, rank=0):
         if message.times[0] and message.ranks[0] > 1:
             totals[message.term] = times + message.times[0], sent + message.sent_bytes[0]
     return totals
+
+
+def test_a_hierarchical_exchange_trades_heads_inside_and_passes_keys_outside():
+    """Of 32 query and 8 key heads of 128, in 16 bits; 2,048 tokens over 4 x 2 ranks."""
+    totals = by_term({"cp": 8, "cp_method": "hierarchical", "cp_inner": 4})
+    per_token, layers, micro_batches = 128 * 2, 32, 64
+    heads, keys = 2 * (32 + 8) * per_token, 2 * 8 * per_token
+    _, traded = totals["all_to_all.cp"]
+    assert traded == pytest.approx(micro_batches * layers * 2 * 3 / 4 * 256 * heads)
+    _, passed = totals["send_recv.cp"]
+    assert passed == pytest.approx(micro_batches * layers * 3 * 1 / 2 * 512 * keys)
 
 
 def test_data_parallel_sends_each_gradient_twice_less_its_own_share():

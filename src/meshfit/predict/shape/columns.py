@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.mesh.candidates import OFFLOAD, Candidates
+from meshfit.mesh.candidates import CP_METHODS, OFFLOAD, Candidates
 from meshfit.profile import EngineProfile
 from meshfit.workload.training import TrainingSpec
 
@@ -22,6 +22,8 @@ class StepColumns:
     Attributes:
         tokens: tokens of one micro-batch on one rank.
         micro_batches: micro-batches of one step on one data-parallel rank.
+        head_ranks, key_ranks: context-parallel ranks among which heads are traded for tokens, and
+            among which keys and values are exchanged; their product is ``cp``.
         sequence_split: by how much sequence parallelism divides what lies between tp blocks.
         state_shard: ranks over which ZeRO divides states (dp_shard and cp together).
         replicas: ranks over which gradients of one shard are summed beyond ``state_shard``.
@@ -47,6 +49,8 @@ class StepColumns:
     pp: IntArray
     tokens: FloatArray
     micro_batches: IntArray
+    head_ranks: IntArray
+    key_ranks: IntArray
     sequence_split: IntArray
     state_shard: IntArray
     replicas: IntArray
@@ -90,12 +94,15 @@ def step_columns(
     expert_split = c.ep * etp
     reduces_once = ~shards_gradients | (not profile.reduces_each_micro_batch)
     expert_shard, expert_replicas = _expert_groups(c, state_shard, profile)
+    head_ranks = _head_ranks(c, profile)
     return StepColumns(
         tp=c.tp,
         cp=c.cp,
         pp=c.pp,
         tokens=np.ceil(c.micro_batch_size * training.sequence_length / c.cp),
         micro_batches=micro_batches,
+        head_ranks=head_ranks,
+        key_ranks=c.cp // head_ranks,
         sequence_split=np.where(c.sp > 0, c.tp, 1),
         state_shard=state_shard,
         replicas=data_parallel * c.cp // state_shard,
@@ -116,6 +123,20 @@ def step_columns(
         expert_replicas=expert_replicas,
         dispatch_split=c.tp / etp,
     )
+
+
+def context_methods(candidates: Candidates, profile: EngineProfile) -> IntArray:
+    """Index into ``CP_METHODS`` of each layout's exchange: the engine's own where it does not say, a
+    ring where neither does."""
+    default = profile.cp_method if profile.cp_method in CP_METHODS else "ring"
+    asked = candidates.cp_method
+    return np.where(asked == CP_METHODS.index(None), CP_METHODS.index(default), asked)
+
+
+def _head_ranks(c: Candidates, profile: EngineProfile) -> IntArray:
+    methods = context_methods(c, profile)
+    inner = np.where(methods == CP_METHODS.index("hierarchical"), c.cp_inner, 1)
+    return np.where(methods == CP_METHODS.index("all_to_all"), c.cp, inner)
 
 
 def _expert_groups(

@@ -11,10 +11,11 @@ from meshfit.predict.shape.columns import StepColumns
 
 FloatArray = NDArray[np.float64]
 
-Split = Literal["tp", "sequence", "whole", "dispatched"]
+Split = Literal["tp", "sequence", "whole", "dispatched", "traded"]
 """``tp``: heads or width over tp. ``sequence``: tokens over tp under sequence parallelism.
 ``whole``: all tokens of the micro-batch on every rank. ``dispatched``: what experts receive and
-return, shared by the ranks that expert parallelism takes from tp."""
+return, shared by the ranks that expert parallelism takes from tp. ``traded``: heads over tp, kept
+only where context-parallel ranks trade heads for tokens."""
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 
@@ -41,6 +42,7 @@ class BytesPerToken:
     sequence: float = 0.0
     whole: float = 0.0
     dispatched: float = 0.0
+    traded: float = 0.0
 
     def __add__(self, other: "BytesPerToken") -> "BytesPerToken":
         return BytesPerToken(
@@ -48,6 +50,7 @@ class BytesPerToken:
             sequence=self.sequence + other.sequence,
             whole=self.whole + other.whole,
             dispatched=self.dispatched + other.dispatched,
+            traded=self.traded + other.traded,
         )
 
     def __mul__(self, factor: float) -> "BytesPerToken":
@@ -56,6 +59,7 @@ class BytesPerToken:
             sequence=self.sequence * factor,
             whole=self.whole * factor,
             dispatched=self.dispatched * factor,
+            traded=self.traded * factor,
         )
 
     @property
@@ -68,6 +72,8 @@ class BytesPerToken:
         per_token = self.tp / columns.tp + self.sequence / columns.sequence_split + self.whole
         if self.dispatched:
             per_token = per_token + self.dispatched / columns.dispatch_split
+        if self.traded:
+            per_token = per_token + self.traded / columns.tp * (columns.head_ranks > 1)
         return np.asarray(columns.tokens * per_token)
 
 

@@ -81,7 +81,7 @@ def _for_each(time: PartTime, which: IntArray) -> PartTime:
 def _distinct_shapes(group: LayoutGroup) -> tuple[LayoutGroup, IntArray]:
     """One layout of every distinct shape of computation, and which of them each layout has."""
     c = group.candidates
-    axes = (c.micro_batch_size, c.tp, c.sp, c.cp, c.cp_method, c.ep, c.etp)
+    axes = (c.micro_batch_size, c.tp, c.sp, c.cp, c.cp_method, c.cp_inner, c.ep, c.etp)
     first, which = alike(axes)
     if len(first) == len(group):
         return group, np.arange(len(group))

@@ -270,9 +270,9 @@ def _tensor_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]:
 
 
 def keys(kind: LayerSpec, group: LayoutGroup) -> Size:
-    """Keys and values of one layer, of all context-parallel ranks together."""
+    """Keys and values of one layer, of all context-parallel ranks that exchange them together."""
     columns, element = group.columns, group.numerics.compute_bytes
-    tokens = columns.tokens * columns.cp
+    tokens = columns.tokens * columns.key_ranks
     return Size(((tokens, "tokens"), (_keys_width(kind, group), ""), (element, "B")))
 
 
@@ -331,8 +331,9 @@ def _context_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]
             is_exchange = name == "all_to_all"
             what = "queries, keys, values and outputs" if is_exchange else "keys and values"
             size = heads(kind, group) if is_exchange else keys(kind, group)
+            ranks = columns.head_ranks if is_exchange else columns.key_ranks
             times = columns.micro_batches * count * context_passes(name, group).total * is_used
-            yield _message(name, "cp", what, size, times=times, ranks=columns.cp)
+            yield _message(name, "cp", what, size, times=times, ranks=ranks)
 
 
 # Experts

@@ -113,7 +113,7 @@ def _rotation(work: LayerWork, group: LayoutGroup, fused: bool) -> tuple[float, 
 def _further_parts(group: LayoutGroup) -> FloatArray:
     """Of attention in a ring, beyond the rank's own keys."""
     rings = context_method(group)["send_recv"]
-    return np.where(rings, group.columns.cp - 1.0, 0.0)
+    return np.where(rings, group.columns.key_ranks - 1.0, 0.0)
 
 
 def _merging(work: LayerWork, group: LayoutGroup) -> tuple[float, float]:

@@ -26,6 +26,7 @@ def attention_memory(block: AttentionSpec, basis: LayerBasis) -> BlockMemory:
         saved=(
             linear_input("attention.input", basis.hidden_size, basis.qkv_matmuls, basis),
             *core,
+            SavedTensor(name="attention.out_of_kernel", bytes_per_token=element * value, split="traded"),
             *(_query_key_norms(block, basis) if block.qk_norm else ()),
             *(_gate(value, element) if gated_queries else ()),
             *_selection(block, basis),

@@ -33,10 +33,12 @@ class StateAxes:
 @dataclass(frozen=True, kw_only=True)
 class Axes:
     """The ranks of every axis: ``dense`` share all states but those of experts with groups of their
-    own, ``experts`` share these; ``ends`` are the first and the last pipeline rank."""
+    own, ``experts`` share these; ``ends`` are the first and the last pipeline rank. Context-parallel
+    ranks trade heads (``cp_heads``), exchange keys (``cp_keys``), or both."""
 
     tp: AxisGroup
-    cp: AxisGroup
+    cp_heads: AxisGroup
+    cp_keys: AxisGroup
     pp: AxisGroup
     ends: AxisGroup
     ep: AxisGroup
@@ -63,7 +65,8 @@ def place_axes(group: LayoutGroup, costs: CollectiveCosts) -> Axes:
     has_groups = bool(columns.splits_experts.any())
     return Axes(
         tp=blocks.place(columns.tp, apart["tp"]),
-        cp=blocks.place(columns.cp, apart["cp"]),
+        cp_heads=blocks.place(columns.head_ranks, apart["cp"]),
+        cp_keys=blocks.place(columns.key_ranks, apart["cp"] * columns.head_ranks),
         pp=blocks.place(columns.pp, apart["pp"]),
         ends=states.place(np.minimum(columns.pp, 2), apart["pp"] * np.maximum(columns.pp - 1, 1)),
         ep=blocks.place(c.ep, inner * c.etp),
@@ -73,7 +76,7 @@ def place_axes(group: LayoutGroup, costs: CollectiveCosts) -> Axes:
     )
 
 
-_OF_BLOCKS = ("micro_batch_size", "tp", "sp", "cp", "cp_method", "ep", "etp", "pp")
+_OF_BLOCKS = ("micro_batch_size", "tp", "sp", "cp", "cp_method", "cp_inner", "ep", "etp", "pp")
 """With the product of the data-parallel degrees: what decides who sends how much of activations."""
 _OF_STATES = ("dp_replicate", "dp_shard", "tp", "cp", "ep", "etp", "pp", "zero_stage", "offload_to")
 """The same of parameters and gradients."""

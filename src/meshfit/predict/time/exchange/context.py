@@ -22,11 +22,12 @@ def context_exchange(
     """What shows of it. An all_gather and an all_to_all come before and after the kernel, so all of
     them does; a ring sends the next keys while it computes on the last ones, all but the first."""
     has_attention = kind.find(AttentionSpec) or kind.find(LatentAttentionSpec)
-    if machine.axes.cp.is_single or has_attention is None:
+    axes = machine.axes
+    if (axes.cp_keys.is_single and axes.cp_heads.is_single) or has_attention is None:
         return PassTerms(forward={}, backward={}, again={})
-    cp, uses = machine.axes.cp, context_method(group)
-    gathered = machine.seconds("all_gather", keys(kind, group), cp)
-    exchanged = machine.seconds("all_to_all", heads(kind, group), cp)
+    uses = context_method(group)
+    gathered = machine.seconds("all_gather", keys(kind, group), axes.cp_keys)
+    exchanged = machine.seconds("all_to_all", heads(kind, group), axes.cp_heads)
     terms = PassTerms(forward={}, backward={}, again={})
     for name, seconds in (("all_gather", gathered), ("all_to_all", exchanged)):
         passes, used = context_passes(name, group), np.where(uses[name], seconds, 0.0)
@@ -34,7 +35,7 @@ def context_exchange(
         terms.backward[f"{name}.cp"] = passes.backward * used
         terms.again[f"{name}.cp"] = passes.again * used
     ring, passes = np.where(uses["send_recv"], gathered, 0.0), context_passes("send_recv", group)
-    hiding = machine.overlap * (1 - 1 / group.columns.cp)
+    hiding = machine.overlap * (1 - 1 / group.columns.key_ranks)
     forward = machine.shown(ring, hiding * time.mixing)
     backward = machine.shown(passes.backward * ring, hiding * time.mixing_backward)
     terms.forward["send_recv.cp"], terms.backward["send_recv.cp"] = forward, backward
