@@ -21,7 +21,7 @@ def read_yaml_mapping(path: Path) -> dict[str, Any]:
     Raises:
         InputError: no such file, not YAML (with line and column), a key twice, or not a mapping.
     """
-    text = _read_text(path)
+    text = read_text(path)
     try:
         document = yaml.load(text, _UniqueKeyLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -43,7 +43,12 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file that a person writes.
+
+    Raises:
+        InputError: no such file, too large to be one, or not text.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)

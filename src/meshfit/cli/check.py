@@ -4,6 +4,17 @@ from typing import Annotated
 
 import typer
 
+from meshfit.cli.engine_file import (
+    Accelerator,
+    Cluster,
+    GlobalBatch,
+    Gpus,
+    MicroBatch,
+    ModelName,
+    SequenceLength,
+    check_engine_file,
+    refuse_for_a_job,
+)
 from meshfit.cli.jobs import (
     AssumeText,
     CalibrationFile,
@@ -17,6 +28,7 @@ from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.funnel.check.checking import EXIT_CODES, check_document, engine_documents
 from meshfit.funnel.check.measured import measured_document, tokens_per_s
+from meshfit.job.engine_file import Added, is_engine_file
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.report.check import check_view
@@ -25,6 +37,13 @@ from meshfit.report.check import check_view
 def check(
     job: JobPath,
     *,
+    gpus: Gpus = None,
+    accelerator: Accelerator = None,
+    cluster: Cluster = None,
+    model: ModelName = None,
+    sequence_length: SequenceLength = None,
+    global_batch: GlobalBatch = None,
+    micro_batch_size: MicroBatch = None,
     layout: LayoutText = None,
     groups: Annotated[
         bool, typer.Option("--groups", help="Show the ranks and hosts of every axis's groups.")
@@ -53,8 +72,27 @@ def check(
     no_calibration: WithoutCalibration = False,
     as_json: AsJson = False,
 ) -> None:
-    """One given layout: is it legal, does it fit, with what margin? All broken rules at once."""
+    """One given layout: is it legal, does it fit, with what margin? All broken rules at once.
+
+    JOB may be an engine's own file: a script with Megatron-LM's arguments, torchtitan's function or
+    TOML, DeepSpeed's JSON, Accelerate's YAML. It is read, never run.
+    """
     asked = calibration_asked(calibration, no_calibration)
+    added = Added(
+        gpus=gpus,
+        accelerator=accelerator,
+        cluster=cluster,
+        model=model,
+        sequence_length=sequence_length,
+        global_batch=global_batch,
+        micro_batch_size=micro_batch_size,
+        layout=layout,
+        calibration=asked,
+        assume=assume,
+    )
+    if is_engine_file(job):
+        check_engine_file(job, added, as_json=as_json)
+    refuse_for_a_job(added)
 
     def read_for(engine: str | None) -> Job:
         return read_job(

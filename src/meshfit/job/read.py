@@ -36,6 +36,7 @@ from meshfit.record.residuals import default_calibration_path
 from meshfit.units import format_percent, parse_count, parse_fraction
 from meshfit.workload.config_file import is_folder
 from meshfit.workload.documents import DocumentSpec, useful_share
+from meshfit.workload.model import ModelSpec
 from meshfit.workload.models import catalogue, read_model
 from meshfit.workload.training import DataSpec, TrainingSpec
 
@@ -90,8 +91,43 @@ def read_job(
         InputError: anything wrong in the file or in what it names.
     """
     path = path / "job.yaml" if is_folder(path) else path
-    file = validate(JobFile, read_yaml_mapping(path), str(path))
     base = path.resolve().parent
+    return read_job_file(
+        validate(JobFile, read_yaml_mapping(path), str(path)),
+        base,
+        name=base.name if path.stem == "job" else path.stem,
+        layout=layout,
+        engine=engine,
+        rank_order=rank_order,
+        calibration=calibration,
+        assume=assume,
+        to_run=to_run,
+    )
+
+
+def read_job_file(
+    file: JobFile,
+    base: Path,
+    *,
+    name: str,
+    model: ModelSpec | None = None,
+    layout: str | None = None,
+    engine: str | None = None,
+    rank_order: str | None = None,
+    calibration: str | None = None,
+    assume: str | None = None,
+    to_run: bool = True,
+) -> Job:
+    """The same of a file that is read already.
+
+    Args:
+        base: folder that relative paths count from.
+        name: of the job, where the file has none.
+        model: in place of the one that the file names.
+
+    Raises:
+        InputError: anything wrong in the file or in what it names.
+    """
     notes: list[str] = []
     given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
     profile, *others = _engines(file.engine if engine is None else engine)
@@ -104,9 +140,9 @@ def read_job(
         _require_native(profile, others)
         require_run(training, file.workload.documents)
     return Job(
-        name=file.name or (base.name if path.stem == "job" else path.stem),
-        model=read_model(file.model, base),
-        weights=_given_weights(file.model, base),
+        name=file.name or name,
+        model=read_model(file.model, base) if model is None else model,
+        weights=_given_weights(file.model, base) if model is None else None,
         training=training,
         topology=topology,
         profile=profile,
@@ -237,8 +273,10 @@ def _training(job: JobFile, assume: AssumeFile, base: Path, notes: list[str]) ->
     documents = documents_of(file.lengths, file.documents, base)
     if file.documents == "padded":
         notes.append(_padding(documents, file.sequence_length))
-    if data.source == "text" and path is None:
-        raise InputError("workload.data.path is missing: source text needs a file, folder or glob")
+    if data.source != "synthetic" and path is None:
+        raise InputError(
+            f"workload.data.path is missing: source {data.source} needs a file, folder or glob"
+        )
     if path is not None and not path.startswith(("$", "~", "/")):
         path = str(base / path)
     return TrainingSpec(

@@ -1,8 +1,9 @@
 """A job as the rest of meshfit sees it: what is to be trained, where, and how hard to look."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from meshfit.cluster.topology import Topology
 from meshfit.mesh.search import SearchSpec
@@ -52,6 +53,7 @@ class Job:
     hashes what in the file decides the result of a sweep, for the plan hash. ``budget`` is that of
     the whole training run, None where it is not told. ``calibration`` is the file that real runs
     are remembered in, ``curves`` that of ``meshfit probe``, each None where none is to be used.
+    ``engine_facts`` are what an engine's own file says that only rules of that engine ask for.
     ``notes`` are readings of the file that a person should see.
     """
 
@@ -72,3 +74,4 @@ class Job:
     other_engines: tuple[str, ...] = ()
     calibration: Path | None = None
     curves: Path | None = None
+    engine_facts: Mapping[str, Any] = field(default_factory=dict)

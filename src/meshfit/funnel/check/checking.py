@@ -58,14 +58,14 @@ def legal_neighbours(job: Job, layout: LayoutSpec) -> list[LayoutSpec]:
 
     The layout's own micro-batch and virtual stages, or one of each, are tried before all others.
     """
-    for search in (_near(job.search, layout), job.search):
+    for search in (search_near(job.search, layout), job.search):
         space = generate(job.model, job.training, job.topology, job.profile, search)
         if len(space.candidates):
             return Neighbours(space.candidates).nearest_meshes(layout, MOST_NEIGHBOURS)
     return []
 
 
-def _near(search: SearchSpec, layout: LayoutSpec) -> SearchSpec:
+def search_near(search: SearchSpec, layout: LayoutSpec) -> SearchSpec:
     """``search`` with what it leaves open of the policies that make a space large."""
     return replace(
         search,
@@ -163,7 +163,8 @@ def _engine_row(job: Job) -> dict[str, Any]:
 
 
 def _facts(job: Job, layout: LayoutSpec) -> dict[str, Any]:
-    return facts_of(model=job.model, training=job.training, topology=job.topology, layout=layout)
+    known = facts_of(model=job.model, training=job.training, topology=job.topology, layout=layout)
+    return {**job.engine_facts, **known}
 
 
 def _predicted(job: Job, layout: LayoutSpec) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""What a file of an engine says, in the words of a job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshfit.engines.options import OptionTable
+from meshfit.engines.syntax.setting import Setting
+from meshfit.errors import nearest_name
+from meshfit.profile import MegatronOptions
+from meshfit.workload.model import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownOption:
+    """An option that this release of the engine does not know; ``nearest`` is one that it does."""
+
+    name: str
+    line: int
+    nearest: str | None
+
+    @property
+    def message(self) -> str:
+        hint = f"; did you mean {self.nearest}?" if self.nearest else ""
+        return f"line {self.line}: unknown option {self.name}{hint}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFile:
+    """One file, read.
+
+    Attributes:
+        engine: name of its profile.
+        form: what kind of file it is, in words.
+        settings: every option that it sets.
+        unknown: options that the engine does not know.
+        num_ranks: accelerators that it is for; None where it does not say.
+        model: the architecture, or a name of it; None where it does not say.
+        layout, workload, runtime: keys of a job, as far as they are stated.
+        facts: what only this engine's rules ask for, by name.
+        megatron: options of Megatron-Core that memory depends on, None for other engines.
+    """
+
+    engine: str
+    form: str
+    settings: tuple[Setting, ...]
+    unknown: tuple[UnknownOption, ...] = ()
+    num_ranks: int | None = None
+    model: ModelSpec | str | None = None
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    megatron: MegatronOptions | None = None
+
+
+def unknown_options(
+    settings: list[Setting], table: OptionTable, also: Mapping[str, Any] | None = None
+) -> tuple[UnknownOption, ...]:
+    """Settings that neither the engine's release nor ``also`` knows, each with the nearest name.
+
+    Inside a block that is unknown itself, or that holds what a person names, nothing is reported.
+    """
+    known = {**table.values, **(also or {})}
+    found: list[UnknownOption] = []
+    for setting in settings:
+        parent = setting.name.rpartition(".")[0]
+        if setting.name in known or (parent and known.get(parent) != "block"):
+            continue
+        found.append(
+            UnknownOption(
+                name=setting.name, line=setting.line, nearest=_nearest(setting.name, known, parent)
+            )
+        )
+    return tuple(found)
+
+
+def _nearest(name: str, known: Mapping[str, Any], parent: str) -> str | None:
+    """The known option that looks most like it, of the same block first."""
+    siblings = [one for one in known if one.rpartition(".")[0] == parent]
+    return nearest_name(name, siblings) or nearest_name(name, known)

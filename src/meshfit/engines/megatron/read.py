@@ -1,0 +1,236 @@
+"""Arguments of Megatron-LM and Megatron-Core (``training/arguments.py``), as scripts hold them.
+
+Defaults are those of its command line, as of 0.19.2: what a script leaves out means what Megatron
+takes it for.
+"""
+
+import math
+from typing import Any
+
+from meshfit.engines.engine_file import EngineFile, unknown_options
+from meshfit.engines.megatron.architecture import architecture
+from meshfit.engines.megatron.stages import stages
+from meshfit.engines.options import option_table
+from meshfit.engines.syntax.setting import Settings
+from meshfit.engines.syntax.shell import Script, read_script
+from meshfit.profile import MegatronOptions
+
+LAUNCHER: dict[str, str] = dict.fromkeys(
+    ("--nproc_per_node", "--nproc-per-node", "--nnodes", "--node_rank", "--node-rank",
+     "--master_addr", "--master-addr", "--master_port", "--master-port", "--rdzv_id", "--rdzv-id",
+     "--rdzv_backend", "--rdzv-backend", "--rdzv_endpoint", "--rdzv-endpoint", "--rdzv_conf",
+     "--rdzv-conf", "--max_restarts", "--max-restarts", "--tee", "--log_dir", "--log-dir",
+     "--redirects", "--role", "-m"),
+    "one",
+) | dict.fromkeys(("--standalone", "--no_python", "--no-python"), "flag")  # fmt: skip
+"""Options of torchrun, which stand in the same script."""
+
+_CP_METHODS = {"p2p": "ring", "a2a": "all_to_all", "allgather": "all_gather"}
+_ATTENTION = {"flash": "flash", "fused": "cudnn", "unfused": "unfused", "local": "unfused"}
+_FP8_RECIPES = {"tensorwise": "tensorwise", "blockwise": "blockwise", "mxfp8": "mxfp8"}
+_SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "tp": ("--tensor-model-parallel-size",),
+    "pp": ("--pipeline-model-parallel-size",),
+    "cp": ("--context-parallel-size",),
+    "ep": ("--expert-model-parallel-size",),
+    "etp": ("--expert-tensor-parallel-size",),
+    "sp": ("--sequence-parallel",),
+    "cp_method": ("--cp-comm-type",),
+    "vpp": (
+        "--num-virtual-stages-per-pipeline-rank",
+        "--num-layers-per-virtual-pipeline-stage",
+    ),
+    "stage_layers": ("--pipeline-model-parallel-layout",),
+    "micro_batch_size": ("--micro-batch-size",),
+    "recompute": ("--recompute-granularity", "--recompute-activations"),
+    "recompute_layers": ("--recompute-num-layers",),
+    "zero_stage": ("--data-parallel-sharding-strategy",),
+    "dp_shard": ("--use-distributed-optimizer",),
+    "dp_replicate": ("--num-distributed-optimizer-instances",),
+}
+"""Key of a layout -> the options that say it."""
+
+
+def read(text: str, num_ranks: int | None) -> EngineFile:
+    """What a script, or a line of arguments, says.
+
+    Args:
+        num_ranks: accelerators, where a person names them; else those of its torchrun line.
+
+    Raises:
+        InputError: a number is none, or what it says of the model does not add up.
+    """
+    table = option_table("megatron")
+    script = read_script(text, {**LAUNCHER, **table.values})
+    options = Settings([one for one in script.settings if one.name.startswith("--")])
+    ranks = num_ranks or _ranks(script, options)
+    layout = _layout(options, ranks)
+    return EngineFile(
+        engine="megatron",
+        form="Megatron-LM arguments",
+        settings=tuple(options.all),
+        unknown=unknown_options(options.all, table, LAUNCHER),
+        num_ranks=ranks,
+        model=architecture(options),
+        layout=layout,
+        workload=_workload(options, layout),
+        runtime=_runtime(options),
+        facts=_facts(script, options),
+        megatron=_memory_options(options),
+    )
+
+
+def _ranks(script: Script, options: Settings) -> int | None:
+    """Those that torchrun starts, else a WORLD_SIZE that the script sets."""
+    per_node = options.text("--nproc_per_node", "--nproc-per-node")
+    nodes = options.text("--nnodes", default="1")
+    if per_node.isdigit() and nodes.isdigit():
+        return int(per_node) * int(nodes)
+    world = script.variables.get("WORLD_SIZE", "")
+    return int(world) if world.isdigit() else None
+
+
+def _layout(options: Settings, ranks: int | None) -> dict[str, Any]:
+    degrees = {key: options.whole(*_KEYS[key], default=1) or 1 for key in ("tp", "pp", "cp", "ep")}
+    layout: dict[str, Any] = {
+        **degrees,
+        "sp": options.is_on("--sequence-parallel"),
+        "etp": options.whole("--expert-tensor-parallel-size", default=degrees["tp"])
+        if degrees["ep"] > 1 or "--num-experts" in options
+        else 1,
+        "micro_batch_size": options.whole("--micro-batch-size", default=1),
+        **stages(options, degrees["pp"]),
+        **_recompute(options),
+    }
+    method = options.text("--cp-comm-type").split()
+    if degrees["cp"] > 1 and method:
+        layout["cp_method"] = _CP_METHODS.get(method[0], method[0])
+    if options.is_on("--fine-grained-activation-offloading"):
+        layout["offload"] = "activations"
+    if ranks is not None:
+        beside = math.prod(degrees[axis] for axis in ("tp", "pp", "cp"))
+        layout |= _data_parallel(options, max(1, ranks // beside))
+    return layout
+
+
+def _data_parallel(options: Settings, size: int) -> dict[str, Any]:
+    """What data-parallel ranks share: states of the optimizer, Megatron-FSDP's shards, or nothing."""
+    stage = 1 if options.is_on("--use-distributed-optimizer") else 0
+    if options.is_on("--use-megatron-fsdp"):
+        strategy = options.text("--data-parallel-sharding-strategy", default="no_shard")
+        stage = _SHARDING.get(strategy, 3)
+    if options.is_on("--use-torch-fsdp2"):
+        stage = 3
+    if stage == 0:
+        return {"dp_replicate": size, "dp_shard": 1, "zero_stage": 0}
+    instances = options.whole("--num-distributed-optimizer-instances", default=1) or 1
+    if instances < 1 or size % instances:
+        instances = 1
+    return {"dp_replicate": instances, "dp_shard": size // instances, "zero_stage": stage}
+
+
+def _recompute(options: Settings) -> dict[str, Any]:
+    kind = options.text("--recompute-granularity")
+    if options.is_on("--recompute-activations"):
+        kind = "selective"
+    if kind == "full":
+        method = options.text("--recompute-method", default="uniform")
+        return {
+            "recompute": "block" if method == "block" else "full",
+            "recompute_layers": options.whole("--recompute-num-layers", default=1),
+        }
+    if kind != "selective":
+        return {"recompute": kind or "none"}
+    modules = set(options.text("--recompute-modules", default="core_attn").split())
+    discards = bool(modules - {"core_attn"}) and "core_attn" not in modules
+    return {"recompute": "operations" if discards else "selective"}
+
+
+def _workload(options: Settings, layout: dict[str, Any]) -> dict[str, Any]:
+    workload: dict[str, Any] = {"precision": _precision(options)}
+    if (length := options.whole("--seq-length", "--encoder-seq-length")) is not None:
+        workload["sequence_length"] = length
+    batch = options.whole("--global-batch-size")
+    if batch is None and "dp_shard" in layout:  # as Megatron does: no accumulation
+        batch = layout["dp_replicate"] * layout["dp_shard"] * layout["micro_batch_size"]
+    if batch is not None:
+        workload["global_batch"] = batch
+    optimizer = options.text("--optimizer", default="adam")
+    workload["optimizer"] = {"adam": "adamw", "sgd": "sgd"}.get(
+        optimizer, "muon" if "muon" in optimizer else optimizer
+    )
+    return workload
+
+
+def _precision(options: Settings) -> str:
+    if "--fp8-format" in options:
+        return "fp8_mixed"
+    if options.is_on("--bf16"):
+        return "bf16_mixed"
+    return "fp16_mixed" if options.is_on("--fp16") else "fp32"
+
+
+def _runtime(options: Settings) -> dict[str, Any]:
+    attention, hidden = (
+        options.number(f"--{kind}-dropout", default=0.1) for kind in ("attention", "hidden")
+    )
+    runtime: dict[str, Any] = {
+        "overlap_gradients": options.is_on("--overlap-grad-reduce"),
+        "overlap_parameters": options.is_on("--overlap-param-gather"),
+        "overlap_tensor_parallel": options.is_on("--tp-comm-overlap"),
+        "fused_gradient_accumulation": not options.is_on("--no-gradient-accumulation-fusion"),
+        "attention": _ATTENTION.get(options.text("--attention-backend"), "auto"),
+        "loss": "fused" if options.is_on("--cross-entropy-loss-fusion") else "plain",
+    }
+    if attention != hidden:  # else they are the model's own
+        runtime |= {"attention_dropout": attention, "hidden_dropout": hidden}
+    if "--fp8-format" in options:
+        recipe = options.text("--fp8-recipe", default="delayed")
+        runtime["fp8_recipe"] = _FP8_RECIPES.get(recipe, "delayed")
+        runtime["fp8_parameters"] = options.is_on("--fp8-param-gather")
+    return runtime
+
+
+def _facts(script: Script, options: Settings) -> dict[str, Any]:
+    """What rules ask of Megatron alone (``mesh.rulebook``)."""
+    facts: dict[str, Any] = {
+        "overlap_param_gather": options.is_on("--overlap-param-gather"),
+        "overlap_grad_reduce": options.is_on("--overlap-grad-reduce"),
+        "tp_comm_overlap": options.is_on("--tp-comm-overlap"),
+        "torch_fsdp2": options.is_on("--use-torch-fsdp2"),
+        "distributed_optimizer": options.is_on("--use-distributed-optimizer"),
+        "overlap_moe": options.is_on("--overlap-moe-expert-parallel-comm"),
+        "overlap_p2p": not options.is_on("--no-overlap-p2p-communication"),
+        "recompute_num_layers": options.whole("--recompute-num-layers", default=0),
+        "recompute_method": options.text("--recompute-method", default="none"),
+        "embedding_counts_as_layer": options.is_on("--account-for-embedding-in-pipeline-split"),
+        "loss_counts_as_layer": options.is_on("--account-for-loss-in-pipeline-split"),
+    }
+    connections = script.variables.get("CUDA_DEVICE_MAX_CONNECTIONS", "")
+    if connections.isdigit():
+        facts["cuda_device_max_connections"] = int(connections)
+    sizes = options.text("--hierarchical-context-parallel-sizes").split()
+    if sizes and all(size.isdigit() for size in sizes):
+        facts["hierarchical_cp"] = math.prod(map(int, sizes))
+    return facts
+
+
+def _memory_options(options: Settings) -> MegatronOptions:
+    return MegatronOptions(
+        transformer_engine=options.text("--transformer-impl", default="transformer_engine")
+        == "transformer_engine",
+        deterministic=options.is_on("--deterministic-mode"),
+        fused_softmax=not options.is_on("--no-masked-softmax-fusion"),
+        softmax_in_fp32=options.is_on("--attention-softmax-in-fp32")
+        or options.is_on("--apply-query-key-layer-scaling"),
+        attention_mask=not options.is_on("--no-create-attention-mask-in-dataloader"),
+        recompute_modules=tuple(options.text("--recompute-modules", default="core_attn").split()),
+        loss_kernel="te" if options.text("--cross-entropy-fusion-impl") == "te" else "native",
+        micro_batch_group=options.whole("--microbatch-group-size-per-virtual-pipeline-stage"),
+        overlap_pipeline_exchange=not options.is_on("--no-overlap-p2p-communication"),
+        distributed_checkpoints=options.is_on("--distribute-saved-activations"),
+        grouped_experts=options.is_on("--moe-grouped-gemm"),
+        expert_capacity_factor=options.number("--moe-expert-capacity-factor"),
+    )

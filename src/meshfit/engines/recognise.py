@@ -1,0 +1,89 @@
+"""Which engine a file is for, by what is in it rather than by its name."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshfit.engines.accelerate.read import read as read_accelerate
+from meshfit.engines.accelerate.write import layout_options as accelerate_options
+from meshfit.engines.deepspeed.read import read as read_deepspeed
+from meshfit.engines.deepspeed.write import layout_options as deepspeed_options
+from meshfit.engines.engine_file import EngineFile
+from meshfit.engines.layout_options import Writer
+from meshfit.engines.megatron.read import read as read_megatron
+from meshfit.engines.megatron.write import layout_options as megatron_options
+from meshfit.engines.syntax.edit import JSON, SHELL, TOML, YAML, Style
+from meshfit.engines.torchtitan.read import read_python_file, read_toml_file
+from meshfit.engines.torchtitan.write import python_options, toml_options
+
+Reader = Callable[[str, int | None], EngineFile]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """One kind of file.
+
+    Attributes:
+        words: what it is called.
+        marks: patterns of which any one tells it from all others.
+        read: what it says.
+        write: the options that a layout decides, as it names them.
+        style: how it writes an option; None where changes are listed and not made in its text.
+    """
+
+    words: str
+    marks: tuple[str, ...]
+    read: Reader
+    write: Writer
+    style: Style | None
+
+
+FORMS: tuple[Form, ...] = (
+    Form(
+        words="arguments of Megatron-LM",
+        marks=(
+            r"--(tensor|pipeline)-model-parallel-size\b",
+            r"--micro-batch-size\b",
+            r"--num-layers\b",
+        ),
+        read=read_megatron,
+        write=megatron_options,
+        style=SHELL,
+    ),
+    Form(
+        words="a configuration function of torchtitan",
+        marks=(r"^\s*(from|import)\s+torchtitan\b",),
+        read=read_python_file,
+        write=python_options,
+        style=None,
+    ),
+    Form(
+        words="a TOML file of torchtitan",
+        marks=(r"^\s*\[(parallelism|training|activation_checkpoint)\]",),
+        read=read_toml_file,
+        write=toml_options,
+        style=TOML,
+    ),
+    Form(
+        words="a JSON file of DeepSpeed",
+        marks=(r'"(zero_optimi[sz]ation|train_micro_batch_size_per_gpu|train_batch_size)"\s*:',),
+        read=read_deepspeed,
+        write=deepspeed_options,
+        style=JSON,
+    ),
+    Form(
+        words="a YAML file of Accelerate",
+        marks=(r"^(distributed_type|compute_environment|fsdp_config|parallelism_config)\s*:",),
+        read=read_accelerate,
+        write=accelerate_options,
+        style=YAML,
+    ),
+)
+
+
+def recognise(text: str) -> Form | None:
+    """The kind of file that ``text`` is; None where no mark of any is in it."""
+    for form in FORMS:
+        if any(re.search(mark, text, re.MULTILINE) for mark in form.marks):
+            return form
+    return None

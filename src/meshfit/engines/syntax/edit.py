@@ -1,0 +1,168 @@
+"""A file with some options set otherwise, everything else as it was."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from meshfit.engines.layout_options import Options, OptionValue
+from meshfit.engines.syntax.setting import Setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How one kind of file writes an option.
+
+    Attributes:
+        found: pattern of what stands in a line before the value, of the last part of a name.
+        value: pattern of the value itself.
+        line: a whole line of a new option.
+        truths: spelling of true and false; None where an option that is true is a bare flag.
+        blocks: whether names are dotted, and the block that holds an option has a line of its own.
+    """
+
+    found: Callable[[str], str]
+    value: str
+    line: Callable[[str, str], str]
+    truths: Mapping[bool, str] | None
+    blocks: bool = True
+
+
+_LOWER = {True: "true", False: "false"}
+
+SHELL = Style(
+    found=lambda name: re.escape(name) + r"(?![\w-])(?:[ =]+(?!--))?",
+    value=r"(?:\"[^\"]*\"|'[^']*'|(?!--)[^\s\\)]+)?",
+    line=lambda name, value: f"{name} {value}".rstrip(),
+    truths=None,
+    blocks=False,
+)
+YAML = Style(
+    found=lambda name: r"\"?" + re.escape(name) + r"\"?\s*:\s*",
+    value=r"\{[^{}\n]*\}|[^,#\n}]*[^,#\s}]",
+    line=lambda name, value: f"{name}: {value}",
+    truths=_LOWER,
+)
+JSON = Style(
+    found=lambda name: r"\"" + re.escape(name) + r"\"\s*:\s*",
+    value=r"\{[^{}\n]*\}|[^,\n}]*[^,\s}]",
+    line=lambda name, value: f'"{name}": {value},',
+    truths=_LOWER,
+)
+TOML = Style(
+    found=lambda name: re.escape(name) + r"\s*=\s*",
+    value=r"\"[^\"]*\"|[^#\n]*[^#\s]",
+    line=lambda name, value: f"{name} = {value}",
+    truths=_LOWER,
+)
+
+
+def edited(text: str, settings: Sequence[Setting], changes: Options, style: Style) -> str:
+    """``text`` with ``changes`` made where the options stand; new ones behind their kind."""
+    lines = text.splitlines()
+    places = {setting.name: setting.line - 1 for setting in settings}
+    for name, value in changes.items():
+        if name in places and value is not None and not (style.truths is None and value is False):
+            lines[places[name]] = _replaced(lines[places[name]], name, value, style)
+        elif name in places:
+            lines[places[name]] = _without(lines[places[name]], name, style)
+    new: Options = {
+        name: value
+        for name, value in changes.items()
+        if name not in places and value is not None and value is not False
+    }
+    blocks = _by_block(new, style)
+    for block, options in sorted(
+        blocks.items(), key=lambda item: bool(item[0]) and item[0] not in places
+    ):
+        _insert(lines, places, block, options, style)
+    rows = (row for line in lines for row in line.split("\n") if not row.endswith(_GONE))
+    kept = "\n".join(rows) + "\n"
+    return re.sub(r",(\s*\n\s*})", r"\1", kept) if style is JSON else kept
+
+
+def _by_block(options: Options, style: Style) -> dict[str, Options]:
+    """Options by the block that holds them, by their names inside it."""
+    blocks: dict[str, Options] = {}
+    for name, value in options.items():
+        block, _, last = name.rpartition(".") if style.blocks else ("", "", name)
+        blocks.setdefault(block, {})[last] = value
+    return blocks
+
+
+_GONE = "\0"
+"""In place of a line of which nothing is left."""
+
+
+def _replaced(line: str, name: str, value: OptionValue, style: Style) -> str:
+    pattern = f"({style.found(_last(name, style))})({style.value})"
+    return re.sub(pattern, lambda match: _joined(match[1], _text(value, style)), line, count=1)
+
+
+def _joined(before: str, value: str) -> str:
+    return f"{before} {value}" if value and before[-1].isalnum() else f"{before}{value}"
+
+
+def _without(line: str, name: str, style: Style) -> str:
+    """The line without an option; nothing of it where it holds no other."""
+    rest = re.sub(f"{style.found(_last(name, style))}(?:{style.value})[, ]?", "", line, count=1)
+    return rest if rest.strip(" \\\t") else _indent(line) + _GONE
+
+
+def _insert(
+    lines: list[str], places: Mapping[str, int], block: str, options: Options, style: Style
+) -> None:
+    """New options of one block, beside those of it that the file sets."""
+    written = [style.line(name, _text(value, style)) for name, value in options.items()]
+    if block and block not in places and style is not SHELL:
+        parent, _, name = block.rpartition(".")
+        if style is not JSON:
+            lines[-1] += "".join(f"\n{line}" for line in _new_block(block, written, style))
+            return
+        block, written = parent, [f'"{name}": {{{" ".join(written).rstrip(",")}}},']
+    beside = [at for name, at in places.items() if _block_of(name, style) == block]
+    if style is SHELL:
+        _insert_words(lines, max(beside, default=len(lines) - 1), written)
+    elif style is JSON:  # in front, where a comma behind each is right
+        at = min(beside, default=len(lines) - 1)
+        lines[at] = "".join(f"{_indent(lines[at])}{line}\n" for line in written) + lines[at]
+    else:
+        at = max(beside, default=places.get(block, len(lines) - 1))
+        indent = _indent(lines[at]) + ("" if beside or not block or style is TOML else "  ")
+        lines[at] += "".join(f"\n{indent}{line}" for line in written)
+
+
+def _insert_words(lines: list[str], at: int, written: list[str]) -> None:
+    """Options behind those of a command; where it goes over several lines each ends in a backslash."""
+    last, indent = lines[at], _indent(lines[at])
+    goes_on = last.rstrip().endswith("\\")
+    is_end = not goes_on and at > 0 and lines[at - 1].rstrip().endswith("\\")
+    joint = " \\" if goes_on or is_end else ""
+    rows = [last + (joint if is_end else ""), *(f"{indent}{line}{joint}" for line in written)]
+    if is_end:
+        rows[-1] = rows[-1].removesuffix(" \\")
+    lines[at] = "\n".join(rows)
+
+
+def _new_block(block: str, written: list[str], style: Style) -> list[str]:
+    if style is TOML:
+        return ["", f"[{block}]", *written]
+    return [f"{block}:", *(f"  {line}" for line in written)]
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _block_of(name: str, style: Style) -> str:
+    return name.rpartition(".")[0] if style.blocks else ""
+
+
+def _last(name: str, style: Style) -> str:
+    return name.rpartition(".")[2] if style.blocks else name
+
+
+def _text(value: OptionValue, style: Style) -> str:
+    if isinstance(value, bool):
+        return "" if style.truths is None else style.truths[value]
+    needs_quotes = isinstance(value, str) and (style is not SHELL or re.search(r"[\s|()*]", value))
+    return f'"{value}"' if needs_quotes and style is not YAML else str(value)
