@@ -122,7 +122,6 @@ def legal(layout, *, nodes=1, profile=NATIVE):
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        ({"tp": 16}, "dp_replicate=2,tp=8"),
         ({"dp_replicate": 8}, "dp_replicate=16"),
         ({"dp_shard": 16, "micro_batch_size": 3}, "micro_batch_size=4"),
         ({"pp": 2, "tp": 8, "schedule": "interleaved_1f1b"}, "schedule=1f1b"),

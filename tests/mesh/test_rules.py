@@ -69,7 +69,7 @@ def test_nearest_values_are_found_far_from_one():
 
 
 def test_all_violations_come_at_once(make_model, make_training, make_topology):
-    layout = make_layout({"tp": 3, "cp": 2, "offload": "cpu", "recompute": "selective"})
+    layout = make_layout({"tp": 3, "cp": 2, "offload": "cpu", "recompute": "attention"})
     facts = facts_of(
         model=make_model(),
         training=make_training(),
@@ -79,9 +79,8 @@ def test_all_violations_come_at_once(make_model, make_training, make_topology):
     assert {violation.rule for violation in violations(facts, NATIVE)} == {
         "world_size",
         "attention_heads_divisible",
-        "key_value_heads_divisible",
+        "key_value_heads_divide_or_replicate",
         "intermediate_size_divisible",
-        "vocabulary_divisible",
         "sequence_divisible_by_cp_and_tp",
         "offload_not_run",
         "recompute_known",
@@ -130,9 +129,8 @@ NATIVE_EXAMPLES = [
         {"global_batch_size": 37},
     ),
     ("attention_heads_divisible", {"num_attention_heads": 12, "tp": 6}, {"tp": 8}),
-    ("key_value_heads_divisible", {"num_key_value_heads": 8, "tp": 4}, {"tp": 16}),
+    ("key_value_heads_divide_or_replicate", {"num_key_value_heads": 8, "tp": 16}, {"tp": 12}),
     ("intermediate_size_divisible", {"intermediate_size": 96, "tp": 8}, {"tp": 64}),
-    ("vocabulary_divisible", {"vocab_size": 65536, "tp": 2}, {"vocab_size": 65535}),
     ("sequence_parallel_needs_tensor_parallel", {"sp": True, "tp": 2}, {"tp": 1}),
     (
         "sequence_divisible_by_cp_and_tp",
@@ -205,6 +203,22 @@ NATIVE_EXAMPLES = [
         {"schedule": "interleaved_1f1b", "num_micro_batches": 8, "pp": 4},
         {"num_micro_batches": 6},
     ),
+    (
+        "zero_bubble_in_equal_rounds",
+        {"schedule": "interleaved_zero_bubble", "num_micro_batches": 8, "pp": 4},
+        {"num_micro_batches": 9},
+    ),
+    ("v_schedule_needs_two_stages", {"schedule": "zbv_zero_bubble", "vpp": 2}, {"vpp": 1}),
+    (
+        "dualpipe_fills_stages",
+        {"schedule": "dualpipe_v", "num_micro_batches": 8, "pp": 4},
+        {"num_micro_batches": 7},
+    ),
+    (
+        "split_backward_keeps_parameters",
+        {"schedule": "dualpipe_v", "zero_stage": 2, "dp_shard": 2},
+        {"zero_stage": 3},
+    ),
     ("zero_stage_known", {"zero_stage": 2}, {"zero_stage": 4}),
     ("zero_stage_matches_dp_shard", {"zero_stage": 3, "dp_shard": 2}, {"zero_stage": 0}),
     ("zero_stage_matches_dp_shard", {"zero_stage": 0, "dp_shard": 1}, {"zero_stage": 3}),
@@ -219,10 +233,7 @@ NATIVE_EXAMPLES = [
     ),
     ("expert_tensor_parallel_needs_expert_parallel", {"etp": 1, "ep": 1}, {"etp": 2}),
     ("expert_parallel_not_run", {"ep": 1}, {"ep": 2}),
-    ("tied_embeddings_on_one_stage", {"tie_word_embeddings": True, "pp": 1}, {"pp": 2}),
-    ("gpt2_without_tensor_parallel", {"model_type": "gpt2", "tp": 1}, {"tp": 2}),
-    ("gpt2_without_pipeline", {"model_type": "gpt2", "pp": 1}, {"pp": 2}),
-    ("recompute_known", {"recompute": "full"}, {"recompute": "selective"}),
+    ("recompute_known", {"recompute": "full"}, {"recompute": "attention"}),
     ("offload_not_run", {"offload": "none"}, {"offload": "cpu"}),
 ]
 

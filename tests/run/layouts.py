@@ -1,14 +1,18 @@
 """Models, layouts and the world of one step that the tests of the runner share. No torch here."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from meshfit.mesh.spec import AXES, LayoutSpec, make_layout
-from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
+from meshfit.workload.training import PRECISIONS, AdapterSpec, DataSpec, TrainingSpec
 
 NUM_RANKS = 4
 JUDGED_STEPS = 5
 SEQUENCE_LENGTH, GLOBAL_BATCH_SIZE = 16, 8
+
+ADAPTER = AdapterSpec(rank=4)
+LESSONS = Path(__file__).parents[2] / "examples" / "lora" / "lessons.jsonl"
 
 _SIZES = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4,
@@ -20,10 +24,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "llama_tied": _SIZES | {"model_type": "llama", "tie_word_embeddings": True},
     "llama_bias": _SIZES | {"model_type": "llama", "attention_bias": True, "mlp_bias": True,
                             "pad_token_id": 40},
+    "llama_bytes": _SIZES | {"model_type": "llama", "vocab_size": 256},
     "llama_uneven": _SIZES | {"model_type": "llama", "vocab_size": 67, "intermediate_size": 50},
     "qwen2": _SIZES | {"model_type": "qwen2"},
     "qwen3": _SIZES | {"model_type": "qwen3", "head_dim": 16},
     "mistral": _SIZES | {"model_type": "mistral", "sliding_window": 8},
+    "phi3": _SIZES | {"model_type": "phi3", "pad_token_id": 0, "bos_token_id": 1,
+                      "eos_token_id": 2},
     "gpt2": {"model_type": "gpt2", "vocab_size": 64, "n_embd": 32, "n_layer": 4, "n_head": 4,
              "n_positions": 64},
 }  # fmt: skip
@@ -42,6 +49,9 @@ class Case:
 
     optimizer: str = "adamw"
     rank_order: tuple[str, ...] = AXES
+    adapter: AdapterSpec | None = None
+    documents: bool = False
+    """Whether sequences are packed prompts and answers, of which only answers count."""
 
     @property
     def layout(self) -> LayoutSpec:
@@ -51,12 +61,15 @@ class Case:
     def reference(self) -> "Case":
         """The same work in one process."""
         return Case(model=self.model, precision=self.precision, masked=self.masked,
-                    optimizer=self.optimizer, keys={"micro_batch_size": GLOBAL_BATCH_SIZE})  # fmt: skip
+                    optimizer=self.optimizer, adapter=self.adapter,
+                    documents=self.documents,
+                    keys={"micro_batch_size": GLOBAL_BATCH_SIZE})  # fmt: skip
 
     @property
     def name(self) -> str:
         extras = [self.precision] * (self.precision != "fp32") + ["masked"] * self.masked
         extras += [self.optimizer] * (self.optimizer != "adamw")
+        extras += ["lora"] * (self.adapter is not None) + ["documents"] * self.documents
         extras += ["-".join(self.rank_order)] * (self.rank_order != AXES)
         return " ".join([self.model, *extras, self.layout.label])
 
@@ -67,8 +80,11 @@ class Case:
             global_batch_size=GLOBAL_BATCH_SIZE,
             precision=PRECISIONS[self.precision],
             optimizer=self.optimizer,
+            adapter=self.adapter,
             learning_rate=1e-3,
-            data=DataSpec(seed=3),
+            data=DataSpec(source="documents", path=str(LESSONS), seed=3)
+            if self.documents
+            else DataSpec(seed=3),
         )
 
 
@@ -116,20 +132,30 @@ CASES: list[Case] = [
         "dp_replicate=4,recompute=full",
         "tp=2,dp_shard=2,recompute=full,micro_batch_size=4",
         "pp=4,recompute=full,micro_batch_size=2",
+        "pp=2,vpp=2,dp_shard=2,schedule=looped_bfs",
+        "pp=2,vpp=2,dp_shard=2,schedule=dualpipe_v,zero_stage=2",
+        "pp=2,vpp=2,tp=2,schedule=interleaved_zero_bubble,micro_batch_size=2",
+        "dp_shard=4,recompute=selective",
+        "tp=2,dp_shard=2,recompute=operations,micro_batch_size=4",
+        "pp=2,dp_shard=2,recompute=block",
     ),
     *_cases("llama_tied", "dp_replicate=4", "dp_shard=4", "dp_shard=2,tp=2,micro_batch_size=4",
             "dp_replicate=2,tp=2,micro_batch_size=4"),
-    *_cases("llama_tied", "dp_shard=4,zero_stage=1"),
+    *_cases("llama_tied", "dp_shard=4,zero_stage=1", "pp=4,micro_batch_size=2",
+            "pp=2,vpp=2,dp_replicate=2,schedule=zbv_zero_bubble", "tp=4,micro_batch_size=8"),
     *_cases("llama_bias", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4",
             "dp_shard=2,tp=2,micro_batch_size=4", "pp=2,tp=2,micro_batch_size=4"),
-    *_cases("llama_uneven", "dp_shard=4", "dp_replicate=2,dp_shard=2"),
+    *_cases("llama_uneven", "dp_shard=4", "dp_replicate=2,dp_shard=2",
+            "dp_shard=2,tp=2,micro_batch_size=4"),
     *_cases("qwen2", "dp_shard=2,tp=2,micro_batch_size=4"),
     *_cases("qwen3", "dp_replicate=4", "dp_shard=4", "dp_replicate=2,tp=2,micro_batch_size=4",
             "dp_shard=2,tp=2,sp=false,micro_batch_size=4", "pp=2,tp=2,micro_batch_size=4",
             "pp=4,micro_batch_size=2"),
     *_cases("mistral", "dp_shard=4", "dp_shard=2,tp=2,micro_batch_size=4",
             "pp=2,tp=2,micro_batch_size=4", "pp=2,dp_replicate=2,micro_batch_size=2"),
-    *_cases("gpt2", "dp_replicate=4", "dp_shard=4,recompute=full", "dp_replicate=2,dp_shard=2"),
+    *_cases("gpt2", "dp_replicate=4", "dp_shard=4,recompute=full", "dp_replicate=2,dp_shard=2",
+            "pp=2,tp=2,micro_batch_size=4", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4"),
+    *_cases("phi3", "dp_shard=2,tp=2,micro_batch_size=4"),
     *_cases("llama", "dp_replicate=4", "dp_shard=4", "dp_replicate=2,dp_shard=2",
             "dp_replicate=2,tp=2,micro_batch_size=4", "tp=4,micro_batch_size=8", "pp=4",
             "pp=2,dp_shard=2", "pp=2,tp=2,micro_batch_size=4", "dp_shard=4,recompute=full",
@@ -150,4 +176,46 @@ CASES: list[Case] = [
     *_cases("llama", "dp_replicate=2,tp=2,micro_batch_size=4", "dp_shard=2,tp=2,micro_batch_size=4",
             "pp=2,tp=2,micro_batch_size=4", "dp_replicate=2,dp_shard=2", "pp=2,dp_shard=2",
             rank_order=("tp", "cp", "dp_shard", "dp_replicate", "pp")),
+    *_cases("llama", "dp_shard=4", "dp_replicate=4", "dp_shard=2,tp=2,micro_batch_size=4",
+            adapter=ADAPTER),
+    *_cases("llama_bytes", "dp_replicate=4", "dp_shard=2,tp=2,micro_batch_size=4", documents=True),
 ]  # fmt: skip
+
+STRATEGY_CASES: list[Case] = [
+    *_cases(
+        "llama",
+        "pp=4,vpp=1,schedule=gpipe,recompute=alternate,micro_batch_size=2",
+        "pp=2,vpp=2,tp=2,schedule=looped_bfs,micro_batch_size=2",
+        "pp=2,vpp=2,tp=2,schedule=zbv_zero_bubble,micro_batch_size=2,recompute=full",
+        "pp=2,vpp=2,dp_shard=2,schedule=zbv_zero_bubble,zero_stage=2",
+        "pp=2,vpp=2,dp_shard=2,schedule=interleaved_zero_bubble,zero_stage=2",
+        "pp=2,vpp=2,dp_replicate=2,schedule=interleaved_zero_bubble",
+        "pp=2,vpp=2,tp=2,schedule=dualpipe_v,micro_batch_size=2",
+        "pp=2,vpp=2,dp_shard=2,schedule=dualpipe_v,zero_stage=2,stage_layers=1:1:1:1",
+        "tp=2,dp_replicate=2,recompute=selective,micro_batch_size=4",
+        "tp=2,pp=2,recompute=alternate,micro_batch_size=4",
+        "dp_replicate=4,recompute=operations",
+    ),
+    *_cases("llama_tied", "pp=2,dp_shard=2", "pp=2,tp=2,micro_batch_size=4",
+            "pp=2,vpp=2,tp=2,schedule=dualpipe_v,micro_batch_size=2", "tp=4,sp=false,micro_batch_size=8"),
+    *_cases("llama_uneven", "pp=2,tp=2,micro_batch_size=4", "tp=4,micro_batch_size=8"),
+    *_cases("qwen3", "tp=4,micro_batch_size=8"),
+    *_cases("qwen2", "tp=4,micro_batch_size=8", "pp=4"),
+    *_cases("gpt2", "pp=4", "pp=2,dp_shard=2", "dp_shard=2,tp=2,micro_batch_size=4",
+            "tp=4,micro_batch_size=8", "tp=2,dp_replicate=2,recompute=selective,micro_batch_size=4"),
+    *_cases("phi3", "dp_shard=4", "pp=2,tp=2,micro_batch_size=4", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4"),
+    *_cases("llama", "pp=2,vpp=2,dp_shard=2,schedule=dualpipe_v,zero_stage=2",
+            "pp=2,vpp=2,tp=2,schedule=zbv_zero_bubble,micro_batch_size=2",
+            "dp_shard=4,recompute=operations", precision="bf16_mixed"),
+    *_cases("llama_tied", "pp=2,tp=2,micro_batch_size=4", masked=True),
+    *_cases("llama", "pp=2,tp=2,sp=false,micro_batch_size=4", "dp_shard=4,recompute=full",
+            "tp=4,micro_batch_size=8", "pp=4", adapter=ADAPTER),
+    *_cases("gpt2", "pp=2,dp_shard=2", adapter=ADAPTER),
+    *_cases("llama_tied", "pp=2,tp=2,micro_batch_size=4", adapter=ADAPTER, precision="bf16_mixed"),
+    *_cases("llama_bytes", "dp_shard=4", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4",
+            documents=True, adapter=ADAPTER),
+]  # fmt: skip
+"""Further combinations, which only ``make test-all`` runs."""
+
+SESSIONS: dict[str, list[Case]] = {"everyday": CASES, "strategies": STRATEGY_CASES}
+"""Name of a session -> its cases."""

@@ -1,7 +1,8 @@
-"""Run under torchrun by test_parity: many layouts one after another in one world of four ranks.
+"""Run under torchrun by ``parity``: many layouts one after another in one world of four ranks.
 
 Rank 0 first runs every reference as one process. Each case then takes the judged steps exactly as
-the worker does and leaves what it found in ``CASE.json`` in the folder given as the only argument.
+the worker does and leaves what it found in ``CASE.json`` in the folder given as the first argument;
+the second is one of ``SESSIONS``.
 """
 
 import json
@@ -17,13 +18,12 @@ from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from meshfit.run.gradients import compare_gradients, save_gradients
-from meshfit.run.loss import IGNORED
 from meshfit.run.mesh import RankMesh, build_mesh
 from meshfit.run.parallelize import RankModel, build_rank_model
 from meshfit.run.trainer import Trainer
 from meshfit.run.weights import write_initial_weights
 from meshfit.workload.corpus import Corpus, open_corpus
-from tests.run.layouts import CASES, CONFIGS, JUDGED_STEPS, NUM_RANKS, Case
+from tests.run.layouts import CONFIGS, JUDGED_STEPS, NUM_RANKS, SESSIONS, Case
 from tests.run.traps import spring_traps
 
 CPU = torch.device("cpu")
@@ -32,13 +32,15 @@ CPU = torch.device("cpu")
 class MaskedCorpus:
     """A corpus in which sequence n of a batch keeps only its first n + 1 labels."""
 
+    document_end = None
+
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
 
     def batch(self, step, first, count):
         tokens = self._corpus.batch(step, first, count)
         for row, sequence in enumerate(range(first, first + count)):
-            tokens[row, sequence + 2 :] = IGNORED
+            tokens[row, sequence + 2 :] = ~tokens[row, sequence + 2 :]
         return tokens
 
     def valid_tokens(self, step):
@@ -96,7 +98,12 @@ def corpus_of(case: Case) -> Corpus | MaskedCorpus:
 def run(case: Case, mesh: RankMesh, folder: Path, inspect) -> dict:
     """The judged steps of a case; ``inspect`` looks at the gradients of the first."""
     model = build_rank_model(
-        CONFIGS[case.model], folder / "weights" / case.model, mesh, case.training.precision, CPU
+        CONFIGS[case.model],
+        folder / "weights" / case.model,
+        mesh,
+        case.training.precision,
+        CPU,
+        adapter=case.adapter,
     )
     trainer = Trainer(model, mesh, case.training, corpus_of(case), CPU)
     found: dict = {}
@@ -132,7 +139,7 @@ def run_case(case: Case, folder: Path) -> dict:
 
     def compare(model: RankModel) -> dict:
         parameters = model.parameters_by_name()
-        gradients = compare_gradients(parameters, mesh, reference)
+        gradients = compare_gradients(parameters, mesh, reference, model.packings())
         local_square = sum(p.grad.norm().square() for p in parameters.values())
         return {
             "errors": {gradient.name: gradient.error for gradient in gradients},
@@ -147,7 +154,7 @@ def run_case(case: Case, folder: Path) -> dict:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    folder, cases = Path(sys.argv[1]), SESSIONS[sys.argv[2]]
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     assert dist.get_world_size() == NUM_RANKS
@@ -156,10 +163,10 @@ def main() -> None:
     if dist.get_rank() == 0:
         for model, config in CONFIGS.items():
             write_initial_weights(config, folder / "weights" / model, seed=0)
-        for case in {case.reference.name: case.reference for case in CASES}.values():
+        for case in {case.reference.name: case.reference for case in cases}.values():
             run_reference(case, folder)
     dist.barrier()
-    for case in CASES:
+    for case in cases:
         begin, found = time.perf_counter(), [None] * NUM_RANKS
         dist.all_gather_object(found, run_case(case, folder))
         if dist.get_rank() == 0:

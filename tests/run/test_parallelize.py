@@ -4,7 +4,7 @@ import pytest
 
 from meshfit.errors import InputError
 from meshfit.mesh.spec import make_layout
-from tests.run.layouts import CASES, CONFIGS
+from tests.run.layouts import CASES, CONFIGS, STRATEGY_CASES
 
 
 @pytest.mark.parametrize(
@@ -12,13 +12,19 @@ from tests.run.layouts import CASES, CONFIGS
     [
         ("llama", {"cp": 8, "cp_method": "all_to_all"}, "cp_method: 8 ranks cannot trade 4 query"),
         ("llama", {"ep": 2, "dp_shard": 2}, "ep: the runner has no expert parallelism"),
-        ("llama", {"offload": "optimizer"}, "offload: the runner does not offload"),
-        ("llama", {"recompute": "selective"}, "recompute: 'selective' is not one of none, full"),
+        ("llama", {"offload": "cpu"}, "CPU ranks have them in host memory as it is"),
+        (
+            "llama",
+            {"recompute": "full", "recompute_layers": 2},
+            "full checkpoints layers one by one",
+        ),
+        (
+            "llama",
+            {"pp": 2, "vpp": 2, "schedule": "zbv_zero_bubble", "dp_shard": 2},
+            "zbv_zero_bubble computes gradients of weights .* use zero_stage=2",
+        ),
         ("llama", {"dp_shard": 2, "zero_stage": 0}, "zero_stage: 0 shards nothing; use 1, 2 or 3"),
         ("llama", {"dp_shard": 2, "zero_stage": 1, "tp": 2}, "1 runs with data parallelism only"),
-        ("gpt2", {"tp": 2}, "tp: GPT-2 runs data parallel only"),
-        ("gpt2", {"pp": 2}, "pp: GPT-2 runs data parallel only"),
-        ("llama_tied", {"pp": 2}, "pp: tie_word_embeddings would need one weight on the first"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_what_can(model: str, keys: dict, message: str) -> None:
@@ -28,20 +34,11 @@ def test_what_cannot_be_run_is_refused_with_what_can(model: str, keys: dict, mes
         check_runnable(CONFIGS[model], make_layout(keys))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *STRATEGY_CASES], ids=lambda case: case.name)
 def test_what_parity_proves_is_not_refused(case) -> None:
     from meshfit.run.parallelize import check_runnable
 
     check_runnable(CONFIGS[case.model], case.layout)
-
-
-def test_virtual_stages_go_round_the_pipeline_ranks() -> None:
-    from meshfit.run.parallelize import stages_of_rank
-
-    layout = make_layout({"pp": 4, "vpp": 3})
-    by_rank = [stages_of_rank(layout, rank) for rank in range(4)]
-    assert by_rank[1] == (1, 5, 9)
-    assert sorted(stage for stages in by_rank for stage in stages) == list(range(12))
 
 
 def test_a_world_of_another_size_is_refused() -> None:
@@ -59,11 +56,23 @@ def test_a_global_batch_that_does_not_divide_is_refused() -> None:
 
 
 @pytest.mark.parametrize("model", ["llama_tied", "qwen3", "mistral"])
-def test_more_tensor_parallel_ranks_than_kv_heads_is_refused(model: str) -> None:
-    from meshfit.run.tensor import check_divisible
+def test_key_value_heads_are_divided_or_shared_by_whole_groups_of_ranks(model: str) -> None:
+    from meshfit.run.tensor_plan import check_divisible
     from meshfit.run.transformer import build_causal_lm
 
-    config = build_causal_lm(CONFIGS[model])[0].config
+    config = build_causal_lm(CONFIGS[model] | {"num_attention_heads": 12, "hidden_size": 48,
+                                               "num_key_value_heads": 6, "intermediate_size": 48})[0].config  # fmt: skip
+    for tp in (2, 3, 6, 12):
+        check_divisible(config, tp)
+    with pytest.raises(InputError, match="tp=4 does not divide num_key_value_heads=6"):
+        check_divisible(config, 4)
+
+
+def test_packed_heads_are_not_shared() -> None:
+    from meshfit.run.tensor_plan import check_divisible
+    from meshfit.run.transformer import build_causal_lm
+
+    config = build_causal_lm(CONFIGS["phi3"])[0].config
     with pytest.raises(InputError, match="tp=4 does not divide num_key_value_heads=2"):
         check_divisible(config, 4)
     check_divisible(config, 2)

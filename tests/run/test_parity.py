@@ -2,86 +2,41 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from meshfit.mesh.spec import AXES
-from tests.run.layouts import CASES, JUDGED_STEPS, NUM_RANKS, Case
+from tests.run.layouts import CASES, Case
+from tests.run.parity import (
+    assert_all_ranks_report_the_same,
+    assert_computes_what_one_process_computes,
+    ranks_of,
+    run_session,
+)
 
 pytestmark = pytest.mark.dist
-
-SESSION_TIMEOUT_S = 400
-TOLERANCE = {"fp32": (5e-6, 5e-6), "bf16_mixed": (3e-3, 3e-2)}
-"""Precision -> largest relative error of a loss; of a gradient norm and a parameter's gradient."""
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one session of all cases."""
-    folder = tmp_path_factory.mktemp("parity")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    session = ["-m", "tests.run.parity_session", str(folder)]
-    done = subprocess.run(
-        [*torchrun, f"--nproc-per-node={NUM_RANKS}", *session],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SESSION_TIMEOUT_S,
-        check=False,
-    )
-    (folder / "output.txt").write_text(done.stdout + done.stderr)
-    return folder
-
-
-def ranks_of(session: Path, case: Case) -> list[dict]:
-    path = session / f"{case.name}.json"
-    assert path.exists(), (session / "output.txt").read_text()[-4000:]
-    return json.loads(path.read_text())
-
-
-def find(model: str, layout: str, precision: str = "fp32") -> Case:
-    """The case with this layout label."""
-    (case,) = [
-        case
-        for case in CASES
-        if (case.model, case.layout.label, case.precision, case.masked, case.optimizer)
-        == (model, layout, precision, False, "adamw")
-        and case.rank_order == AXES
-    ]
-    return case
-
-
-def relative_error(values: list[float], expected: list[float]) -> float:
-    assert len(values) == len(expected) == JUDGED_STEPS
-    return max(abs(a - b) / abs(b) for a, b in zip(values, expected, strict=True))
+    return run_session(tmp_path_factory.mktemp("parity"), "everyday")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_layout_computes_what_one_process_computes(session: Path, case: Case) -> None:
-    found = ranks_of(session, case)[0]
-    expected = json.loads((session / case.reference.name / "result.json").read_text())
-    tolerance, gradient_tolerance = TOLERANCE[case.precision]
-    assert relative_error(found["losses"], expected["losses"]) <= tolerance
-    assert relative_error(found["gradient_norms"], expected["gradient_norms"]) <= (
-        gradient_tolerance
-    )
-    worst = max(found["errors"], key=found["errors"].__getitem__)
-    assert found["errors"][worst] <= gradient_tolerance, worst
-    assert all(abs(ratio - 1) <= gradient_tolerance for ratio in found["ratios"].values())
+    assert_computes_what_one_process_computes(session, case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_rank_reports_the_same_losses_norms_and_gradients(session: Path, case: Case) -> None:
-    first, *others = ranks_of(session, case)
-    for other in others:
-        assert other["losses"] == first["losses"]
-        assert other["gradient_norms"] == first["gradient_norms"]
-        assert other["errors"] == first["errors"]
+    assert_all_ranks_report_the_same(session, case)
+
+
+def find(model: str, layout: str) -> Case:
+    """The case with this layout label, in fp32 with AdamW."""
+    (case,) = [case for case in CASES if case.name == f"{model} {layout}"]
+    return case
 
 
 def test_norm_is_of_the_whole_model_and_not_of_a_stage(session: Path) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from meshfit.errors import InputError
+from meshfit.mesh.spec import make_layout
 from tests.run.layouts import CONFIGS
 
 
@@ -116,14 +117,21 @@ def test_a_tied_head_stays_tied_when_both_are_replaced() -> None:
     assert "lm_head.weight" not in stage.parameters_by_name()
 
 
-def test_recompute_gives_the_same_gradients_and_runs_each_layer_twice() -> None:
+@pytest.mark.parametrize(
+    ("policy", "runs"),
+    [("full", 8), ("operations", 8), ("alternate", 6), ("block", 5), ("selective", 4)],
+)
+def test_recompute_gives_the_same_gradients_and_runs_some_layers_twice(
+    policy: str, runs: int
+) -> None:
     import torch
 
+    from meshfit.run.recompute import apply_recompute
+
     calls, gradients = [], []
-    for recompute in (False, True):
+    for keys in ({}, {"recompute": policy}):
         stage = materialise(stage_of("llama", range(4)))
-        if recompute:
-            stage.recompute_layers()
+        apply_recompute(stage, make_layout(keys))
         count = 0
 
         def counted(*_args) -> None:
@@ -135,7 +143,7 @@ def test_recompute_gives_the_same_gradients_and_runs_each_layer_twice() -> None:
         stage(torch.arange(16).view(2, 8)).sum().backward()
         calls.append(count)
         gradients.append(stage.embedding.weight.grad)
-    assert calls == [4, 8]
+    assert calls == [4, runs]
     assert torch.equal(*gradients)
 
 

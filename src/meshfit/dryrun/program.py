@@ -44,7 +44,7 @@ def trace_of_step(
     is_cuda = device_type == "cuda"
     with fake_world(rank, layout.world_size):
         mesh = build_mesh(layout, DEVICE.type)
-        bare = build_bare_model(config, mesh, training.precision)
+        bare = build_bare_model(config, mesh, training.precision, training.adapter)
         with fake_tensors() as mode, cuda_operators() if is_cuda else nullcontext():
             model = _with_memory(bare, mesh)
             corpus = _corpus(config, training)

@@ -8,8 +8,8 @@ from meshfit.dryrun.order import forwards_ahead
 from meshfit.dryrun.repeat import NotAlikeError
 from meshfit.mesh.groups import coordinates
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.mesh.stage_placement import stages_of_rank
 from meshfit.run.data import uses_ddp
-from meshfit.run.parallelize import stages_of_rank
 from meshfit.workload.training import TrainingSpec
 
 LAYERS = 2
@@ -45,13 +45,18 @@ class Run:
     def stage_sizes(self) -> tuple[int, ...]:
         """Layers of each of the rank's stages."""
         sizes = self.layout.layers_of_stages(self.num_layers)
-        return tuple(sizes[stage] for stage in stages_of_rank(self.layout, self.pp_rank))
+        return tuple(sizes[stage] for stage in self._stages)
 
     @property
     def first_layers(self) -> tuple[int, ...]:
         """Number of the first layer of each of the rank's stages."""
         sizes = self.layout.layers_of_stages(self.num_layers)
-        return tuple(sum(sizes[:stage]) for stage in stages_of_rank(self.layout, self.pp_rank))
+        return tuple(sum(sizes[:stage]) for stage in self._stages)
+
+    @property
+    def _stages(self) -> tuple[int, ...]:
+        layout = self.layout
+        return stages_of_rank(layout.schedule, self.pp_rank, layout.pp, layout.vpp)
 
     @property
     def num_layers(self) -> int:

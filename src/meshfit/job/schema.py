@@ -51,7 +51,7 @@ class Strict(BaseModel):
 
 
 class DataFile(Strict):
-    source: Literal["synthetic", "text"] = "synthetic"
+    source: Literal["synthetic", "text", "documents"] = "synthetic"
     path: str | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
 

@@ -179,7 +179,7 @@ def require_run(training: TrainingSpec, documents: str) -> None:
             knows; the message names what is run.
     """
     for key, value, known in (
-        ("workload.method", _method_name(training.adapter), ("full",)),
+        ("workload.method", _method_name(training.adapter), ("full", "lora")),
         ("workload.precision", _precision_name(training.precision), RUN_PRECISIONS),
         ("workload.optimizer", training.optimizer, RUN_OPTIMIZERS),
         ("workload.documents", documents, ("packed",)),

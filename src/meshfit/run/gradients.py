@@ -7,6 +7,7 @@ all ranks therefore counts each rank's part divided by the number of ranks that 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from safetensors import safe_open
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from meshfit.errors import RunError
 from meshfit.record.schema import ParameterGradient
 from meshfit.run.mesh import RankMesh
+from meshfit.run.packed import Packing, pieces_of
 from meshfit.run.weights import local_shard
 
 _FILE = "gradients.safetensors"
@@ -42,12 +44,19 @@ class GlobalNorm:
     """The L2 norm of the whole model's gradient, and clipping by it.
 
     ``torch.nn.utils.clip_grad_norm_`` sees the parameters of one rank: under pipeline parallelism
-    it would clip each stage by its own norm.
+    it would clip each stage by its own norm. ``tied_copy`` holds what another stage has in the norm
+    already; it is clipped all the same.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], mesh: RankMesh) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        mesh: RankMesh,
+        tied_copy: nn.Parameter | None = None,
+    ) -> None:
         self._mesh = mesh
         self._parameters = list(parameters)
+        self._clipped = [*self._parameters, *([] if tied_copy is None else [tied_copy])]
         copies = [copies_of(parameter, mesh) for parameter in self._parameters]
         self._is_whole = min(copies) == mesh.layout.world_size
         device = local_tensor(self._parameters[0]).device
@@ -59,7 +68,7 @@ class GlobalNorm:
 
         Where every rank holds the whole gradient there is nothing to reduce.
         """
-        norms = torch._foreach_norm(self._local_gradients())
+        norms = torch._foreach_norm(_local_gradients(self._parameters))
         squares = torch.stack(norms).double().square()
         if self._is_whole:
             return squares.sum().sqrt()
@@ -69,10 +78,11 @@ class GlobalNorm:
     def clip(self, norm: Tensor, max_norm: float) -> None:
         """Scale the gradients so that their norm is at most ``max_norm`` (no wait for the device)."""
         factor = (max_norm / (norm + 1e-6)).clamp(max=1.0).float()
-        torch._foreach_mul_(self._local_gradients(), factor)
+        torch._foreach_mul_(_local_gradients(self._clipped), factor)
 
-    def _local_gradients(self) -> list[Tensor]:
-        return [local_tensor(parameter.grad) for parameter in self._parameters]
+
+def _local_gradients(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+    return [local_tensor(parameter.grad) for parameter in parameters]
 
 
 def save_gradients(parameters: Mapping[str, nn.Parameter], folder: Path) -> None:
@@ -88,9 +98,14 @@ def has_gradients(folder: Path) -> bool:
 
 @torch.no_grad()
 def compare_gradients(
-    parameters: Mapping[str, nn.Parameter], mesh: RankMesh, reference: Path
+    parameters: Mapping[str, nn.Parameter],
+    mesh: RankMesh,
+    reference: Path,
+    packings: Mapping[str, Packing] = MappingProxyType({}),
 ) -> tuple[ParameterGradient, ...]:
     """Each parameter's gradient against the one in folder ``reference``, over all its shards.
+
+    ``packings`` are those of parameters whose shards lie in another order than the reference's.
 
     Every rank compares what it holds, in fp64; nothing is gathered. All ranks call it, and all get
     the same answer, in the reference's order.
@@ -108,9 +123,10 @@ def compare_gradients(
         for name, parameter in parameters.items():
             local, box = local_shard(parameter.grad)
             if local.numel():
-                expected = file.get_slice(name)[box].to(local.device)
                 share = 1 / copies_of(parameter, mesh)
-                rows[row_of[name]] += share * _distances(local, expected).cpu()
+                for own, whole in pieces_of(box, packings.get(name)):
+                    expected = file.get_slice(name)[whole].to(local.device)
+                    rows[row_of[name]] += share * _distances(local[own], expected).cpu()
         sizes = [math.prod(file.get_slice(name).get_shape()) for name in names]
     device = local_tensor(next(iter(parameters.values()))).device
     rows = mesh.sum_over_ranks(rows.to(device)).cpu()

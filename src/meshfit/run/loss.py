@@ -1,5 +1,7 @@
 """The loss of a language model over a whole optimizer step."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -11,7 +13,8 @@ def token_loss_sum(logits_BSV: Tensor, labels_BS: Tensor, *, scale: float = 1.0)
     """Sum over the counted tokens of the cross entropy, in fp32, times ``scale``.
 
     A mean over each micro-batch, averaged again, weighs tokens by how full their micro-batch is;
-    with ``scale = 1 / (valid tokens of the whole step)`` every token weighs the same.
+    with ``scale = 1 / (valid tokens of the whole step)`` every token weighs the same. Logits may be a
+    DTensor divided over the vocabulary, inside ``divided_logits``.
     """
     loss = cross_entropy(
         logits_BSV.float().flatten(0, 1),
@@ -19,4 +22,15 @@ def token_loss_sum(logits_BSV: Tensor, labels_BS: Tensor, *, scale: float = 1.0)
         ignore_index=IGNORED,
         reduction="sum",
     )
+    if hasattr(loss, "placements"):
+        loss = loss.to_local()
     return loss * scale
+
+
+def divided_logits(tp: int) -> AbstractContextManager[None]:
+    """The context for losses of logits that tensor parallelism divides, and for their backwards."""
+    if tp == 1:
+        return nullcontext()
+    from torch.distributed.tensor.parallel import loss_parallel  # noqa: PLC0415
+
+    return loss_parallel()

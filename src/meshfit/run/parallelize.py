@@ -15,7 +15,10 @@ import torch
 from torch import nn
 
 from meshfit.errors import InputError
+from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.mesh.stage_placement import stages_of_rank
+from meshfit.run.adapters import attach_adapters, freeze_all_but_adapters
 from meshfit.run.context.attention import (
     ContextParallel,
     apply_context_parallel,
@@ -24,9 +27,10 @@ from meshfit.run.context.attention import (
 from meshfit.run.context.refusals import refusals as context_refusals
 from meshfit.run.data import shard_or_replicate, uses_ddp, uses_fsdp, wrap_ddp
 from meshfit.run.mesh import RankMesh
+from meshfit.run.packed import Packing
 from meshfit.run.transformer import Stage, build_causal_lm, family_of
 from meshfit.run.weights import load_shards
-from meshfit.workload.training import PrecisionSpec
+from meshfit.workload.training import AdapterSpec, PrecisionSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +50,26 @@ class RankModel:
     disabled_dropout: Mapping[str, float]
 
     def parameters_by_name(self) -> dict[str, nn.Parameter]:
-        """Hugging Face's name -> parameter (or this rank's shard), over all stages of this rank."""
+        """Name -> trained parameter (or this rank's shard of it), over all stages of this rank.
+
+        Names are Hugging Face's, and PEFT's for adapters. A tied head on another stage than its embedding is left out: it is ``tied_copy``.
+        """
         return {
             name: parameter
             for stage in self.stages
             for name, parameter in stage.parameters_by_name().items()
+            if parameter.requires_grad and parameter is not self.tied_copy
         }
+
+    def packings(self) -> dict[str, Packing]:
+        """Of the parameters that pack several matrices cut by tensor parallelism, by name."""
+        return {name: one for stage in self.stages for name, one in stage.packings.items()}
+
+    @property
+    def tied_copy(self) -> nn.Parameter | None:
+        """The last stage's copy of the first stage's embedding, where this rank trains it."""
+        copy = self.stages[-1].tied_copy
+        return copy if copy is not None and copy.requires_grad else None
 
 
 def build_rank_model(
@@ -60,20 +78,25 @@ def build_rank_model(
     mesh: RankMesh,
     precision: PrecisionSpec,
     device: torch.device,
+    *,
+    adapter: AdapterSpec | None = None,
 ) -> RankModel:
     """This rank's part of the model, parallelised, with its weights loaded.
 
     Raises:
         InputError: the layout asks for what the runner cannot do with this model.
     """
-    bare = build_bare_model(config, mesh, precision)
+    bare = build_bare_model(config, mesh, precision, adapter)
     for stage in bare.stages:
         load_shards(stage, weights, device)
     return with_replicas(bare, mesh)
 
 
 def build_bare_model(
-    config: Mapping[str, Any], mesh: RankMesh, precision: PrecisionSpec
+    config: Mapping[str, Any],
+    mesh: RankMesh,
+    precision: PrecisionSpec,
+    adapter: AdapterSpec | None = None,
 ) -> RankModel:
     """This rank's part of the model, parallelised, its parameters shapes without memory.
 
@@ -82,12 +105,14 @@ def build_bare_model(
     """
     layout = mesh.layout
     check_runnable(config, layout)
-    stage_ids = stages_of_rank(layout, mesh.index("pp"))
+    stage_ids = stages_of_rank(layout.schedule, mesh.index("pp"), layout.pp, layout.vpp)
     stages, disabled = [], {}
     context = context_parallel_of(mesh)
     for stage_id in stage_ids:
         stage, disabled = _build_stage(config, layout, stage_id, precision)
-        _parallelize(stage, mesh, precision, context)
+        if adapter is not None:
+            attach_adapters(stage, adapter)
+        _parallelize(stage, mesh, precision, context, adapter)
         stages.append(stage)
     return RankModel(
         stages=tuple(stages),
@@ -102,11 +127,6 @@ def with_replicas(model: RankModel, mesh: RankMesh) -> RankModel:
     if not uses_ddp(mesh.layout):
         return model
     return replace(model, modules=tuple(wrap_ddp(stage, mesh) for stage in model.stages))
-
-
-def stages_of_rank(layout: LayoutSpec, pp_rank: int) -> tuple[int, ...]:
-    """Stages on a pipeline rank: loop placement, so that neighbours in the model are neighbours."""
-    return tuple(pp_rank + layout.pp * virtual for virtual in range(layout.vpp))
 
 
 def compute_dtype(precision: PrecisionSpec) -> torch.dtype | None:
@@ -131,17 +151,25 @@ def _build_stage(
 
 
 def _parallelize(
-    stage: Stage, mesh: RankMesh, precision: PrecisionSpec, context: ContextParallel | None
+    stage: Stage,
+    mesh: RankMesh,
+    precision: PrecisionSpec,
+    context: ContextParallel | None,
+    adapter: AdapterSpec | None,
 ) -> None:
     layout = mesh.layout
     if layout.tp > 1:
         from meshfit.run.tensor import apply_tensor_parallel  # noqa: PLC0415
 
         apply_tensor_parallel(stage, mesh.axis("tp"), sequence_parallel=layout.sp)
+    if adapter is not None:
+        freeze_all_but_adapters(stage)
     if context is not None:
         apply_context_parallel(stage, context)
-    if layout.recompute == "full":
-        stage.recompute_layers()
+    if layout.recompute != "none":
+        from meshfit.run.recompute import apply_recompute  # noqa: PLC0415
+
+        apply_recompute(stage, layout)
     if uses_fsdp(layout):
         shard_or_replicate(stage, mesh, compute_dtype(precision))
 
@@ -160,24 +188,32 @@ def _refusals(config: Mapping[str, Any], layout: LayoutSpec) -> list[tuple[str, 
     if layout.ep > 1 or layout.etp > 1:
         refusals.append(("ep", "the runner has no expert parallelism yet; use ep=1"))
     if layout.offload is not None:
-        refusals.append(("offload", "the runner does not offload; leave it out"))
-    if layout.recompute not in ("none", "full"):
-        refusals.append(("recompute", f"{layout.recompute!r} is not one of none, full"))
+        refusals.append(
+            (
+                "offload",
+                "FSDP2 moves states between an accelerator and its host; CPU ranks have them in "
+                "host memory as it is; leave it out",
+            )
+        )
+    if (
+        layout.schedule in SPLIT_SCHEDULES
+        and layout.pp > 1
+        and layout.dp_shard > 1
+        and layout.zero_stage == 3
+    ):
+        refusals.append(
+            (
+                "zero_stage",
+                f"{layout.schedule} computes gradients of weights from parameters that are still "
+                f"gathered; use zero_stage=2",
+            )
+        )
+    if layout.recompute == "full" and layout.recompute_layers > 1:
+        refusals.append(("recompute_layers", "full checkpoints layers one by one; leave it out"))
     if layout.dp_shard > 1 and layout.zero_stage not in (1, 2, 3):
         refusals.append(("zero_stage", f"{layout.zero_stage} shards nothing; use 1, 2 or 3"))
     if layout.zero_stage == 1 and (layout.tp > 1 or layout.pp > 1):
         refusals.append(
             ("zero_stage", "1 runs with data parallelism only; use 3, or tp=1 and pp=1")
-        )
-    if layout.pp > 1 and config.get("model_type") == "gpt2":
-        refusals.append(("pp", "GPT-2 runs data parallel only; use pp=1"))
-    if layout.tp > 1 and config.get("model_type") == "gpt2":
-        refusals.append(("tp", "GPT-2 runs data parallel only (its qkv is packed); use tp=1"))
-    if layout.pp > 1 and config.get("tie_word_embeddings"):
-        refusals.append(
-            (
-                "pp",
-                "tie_word_embeddings would need one weight on the first and the last stage; use pp=1",
-            )
         )
     return refusals

@@ -3,12 +3,26 @@
 Legend: B micro-batch, S sequence (this rank's shard of it under sequence parallelism), H hidden.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
-from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B, _PipelineSchedule
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import (
+    PipelineScheduleMulti,
+    Schedule1F1B,
+    ScheduleDualPipeV,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+    ScheduleLoopedBFS,
+    ScheduleZBVZeroBubble,
+    _PipelineSchedule,
+)
 
 from meshfit.errors import InputError
+from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.run.data import uses_fsdp
 from meshfit.run.loss import token_loss_sum
@@ -17,10 +31,14 @@ from meshfit.run.parallelize import RankModel, compute_dtype
 from meshfit.run.transformer import Stage
 from meshfit.workload.training import TrainingSpec
 
-_SCHEDULES = {
+_SCHEDULES: dict[str, type[_PipelineSchedule]] = {
     "gpipe": ScheduleGPipe,
     "1f1b": Schedule1F1B,
     "interleaved_1f1b": ScheduleInterleaved1F1B,
+    "looped_bfs": ScheduleLoopedBFS,
+    "interleaved_zero_bubble": ScheduleInterleavedZeroBubble,
+    "zbv_zero_bubble": ScheduleZBVZeroBubble,
+    "dualpipe_v": ScheduleDualPipeV,
 }
 
 
@@ -37,19 +55,29 @@ def build_schedule(
         raise InputError(
             f"schedule {layout.schedule!r} cannot be run; use one of {', '.join(_SCHEDULES)}"
         )
+    if layout.schedule in SPLIT_SCHEDULES:
+        for stage in model.stages:
+            stage.unwrap_output = partial(_as_no_view, stage.unwrap_output)
     stages = [
         _pipeline_stage(stage, stage_id, mesh, training, device)
         for stage, stage_id in zip(model.stages, model.stage_ids, strict=True)
     ]
+    schedule_class = _SCHEDULES[layout.schedule]
     try:
-        return _SCHEDULES[layout.schedule](
-            stages if layout.vpp > 1 or layout.schedule == "interleaved_1f1b" else stages[0],
+        return schedule_class(
+            stages if issubclass(schedule_class, PipelineScheduleMulti) else stages[0],
             layout.num_micro_batches(training.global_batch_size),
             loss_fn=token_loss_sum,
             scale_grads=False,  # the loss is already a share of the whole step's mean
         )
     except ValueError as error:
         raise InputError(f"layout {layout.label}: schedule {layout.schedule}: {error}") from error
+
+
+def _as_no_view(unwrap: Callable[[Tensor], Tensor], hidden_BSH: Tensor) -> Tensor:
+    """A stage's output of its own: the first half of a split backward detaches it in place."""
+    hidden_BSH = unwrap(hidden_BSH)
+    return hidden_BSH.clone() if hidden_BSH._is_view() else hidden_BSH
 
 
 def _pipeline_stage(

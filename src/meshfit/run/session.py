@@ -96,6 +96,7 @@ class Session:
             mesh,
             request.training.precision,
             rank.device,
+            adapter=request.training.adapter,
         )
         corpus = self._open_corpus(model)
         trainer = Trainer(model, mesh, request.training, corpus, rank.device)
@@ -198,7 +199,9 @@ class Session:
             save_gradients(parameters, self._folder)
         if request.reference is None or not has_gradients(Path(request.reference)):
             return ()
-        return compare_gradients(parameters, trainer.mesh, Path(request.reference))
+        return compare_gradients(
+            parameters, trainer.mesh, Path(request.reference), model.packings()
+        )
 
     def _environment(self, model: RankModel, corpus: Corpus, rank: Rank) -> dict[str, Any]:
         config = model.stages[0].model.config

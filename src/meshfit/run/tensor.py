@@ -1,8 +1,7 @@
 """Tensor parallelism, with or without sequence parallelism between its blocks.
 
-Which linear is column-wise and which row-wise is read from Hugging Face's own plan of the model;
-embedding, head and norms are placed here. Every parameter becomes a DTensor: a clip or a fused
-optimizer over a mixture of DTensors and plain tensors fails.
+Which linear is column-wise and which row-wise stands in ``run.tensor_plan``; embedding, head and
+norms are placed here. Logits stay divided over the vocabulary, up to the loss.
 
 Legend: B micro-batch, S sequence, H hidden; "sharded on S" is sequence parallelism.
 """
@@ -11,17 +10,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import (
-    DTensor,
-    Partial,
-    Placement,
-    Replicate,
-    Shard,
-    distribute_module,
-    distribute_tensor,
-)
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -30,9 +21,17 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
-from torch.nn import functional
 
 from meshfit.errors import InputError
+from meshfit.run.adapters import BASE, AdaptedLinear
+from meshfit.run.tensor_plan import check_divisible, packings_of, plan_of_layers, share_heads
+from meshfit.run.tensor_styles import (
+    ReplicatedParallel,
+    SequenceParallelPositions,
+    SharedHeads,
+    TransposedParallel,
+    VocabularyParallelEmbedding,
+)
 from meshfit.run.transformer import Stage
 
 _SEQUENCE_DIM = 1
@@ -46,57 +45,42 @@ def apply_tensor_parallel(stage: Stage, mesh: DeviceMesh, *, sequence_parallel: 
     Raises:
         InputError: a degree that does not divide what it must, or no plan for this model.
     """
-    check_divisible(stage.model.config, mesh.size())
+    config, tp = stage.model.config, mesh.size()
+    check_divisible(config, tp)
     between_blocks = Shard(_SEQUENCE_DIM) if sequence_parallel else Replicate()
+    plan = plan_of_layers(stage)
     for layer in stage.layers:
-        parallelize_module(layer, mesh, _layer_plan(stage, layer, between_blocks))
+        parallelize_module(layer, mesh, _layer_styles(layer, plan, config, tp, between_blocks))
+        share_heads(layer, config, tp)
+    stage.packings = packings_of(config, stage.parameters_by_name(), tp)
     _parallelize_ends(stage, mesh, between_blocks)
     stage.tie_head()
     if sequence_parallel:
         _exchange_sequence_shards(stage, mesh)
 
 
-def check_divisible(config: Any, tp: int) -> None:
-    """
-    Raises:
-        InputError: ``tp`` ranks cannot each hold a whole share of heads, columns and vocabulary.
-    """
-    for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
-        size = getattr(config, name)
-        if size % tp:
-            raise InputError(
-                f"tp={tp} does not divide {name}={size}: every tensor-parallel rank holds a whole "
-                f"share of it; use a divisor of {size}"
-            )
-
-
-def _layer_plan(
-    stage: Stage, layer: nn.Module, between_blocks: Placement
+def _layer_styles(
+    layer: nn.Module, plan: dict[str, str], config: Any, tp: int, between_blocks: Placement
 ) -> dict[str, ParallelStyle]:
     """Module name inside a layer -> how it is sharded."""
-    plan: dict[str, ParallelStyle] = {}
-    for name, style in _hugging_face_plan(stage).items():
-        plan[name] = _style_of(style, between_blocks)
+    styles: dict[str, ParallelStyle] = {}
+    for name, style in plan.items():
+        if isinstance(layer.get_submodule(name), AdaptedLinear):
+            styles |= _adapter_styles(name, style, between_blocks)
+        else:
+            styles[name] = _style_of(style, between_blocks)
+    kv_heads = getattr(config, "num_key_value_heads", tp)
+    if kv_heads < tp:
+        head_dim = layer.self_attn.head_dim
+        for name in ("self_attn.k_proj", "self_attn.v_proj"):
+            styles[name] = SharedHeads(heads=kv_heads, head_dim=head_dim)
     blocks = list(dict.fromkeys(name.split(".")[0] for name in plan))
-    norms = [name for name, _ in layer.named_children() if name not in blocks]
-    plan |= {norm: _norm_style(between_blocks) for norm in norms}
+    for name, child in layer.named_children():
+        if name not in blocks and any(True for _ in child.parameters()):
+            styles[name] = _norm_style(between_blocks)
     if isinstance(between_blocks, Shard):
-        plan |= {block: _gather_sequence(between_blocks, block) for block in blocks}
-    return plan
-
-
-def _hugging_face_plan(stage: Stage) -> dict[str, str]:
-    """Module name inside a layer -> style, from ``config.base_model_tp_plan``."""
-    prefix = f"{stage.family.layers}.*."
-    plan = getattr(stage.model.config, "base_model_tp_plan", None) or {}
-    inside = {
-        name.removeprefix(prefix): style for name, style in plan.items() if name.startswith(prefix)
-    }
-    if not inside:
-        raise InputError(
-            f"transformers has no tensor-parallel plan for {type(stage.model).__name__}; use tp=1"
-        )
-    return inside
+        styles |= {block: _gather_sequence(between_blocks, block) for block in blocks}
+    return styles
 
 
 def _style_of(style: str, between_blocks: Placement) -> ParallelStyle:
@@ -105,12 +89,41 @@ def _style_of(style: str, between_blocks: Placement) -> ParallelStyle:
             return ColwiseParallel()
         case "rowwise":
             return RowwiseParallel(output_layouts=between_blocks)
+        case "transposed_colwise":
+            return TransposedParallel(by_columns=True, output=between_blocks)
+        case "transposed_rowwise":
+            return TransposedParallel(by_columns=False, output=between_blocks)
         case "replicated_with_grad_allreduce":
             # A norm over each head of q or k: its input is sharded on the heads.
             return SequenceParallel(sequence_dim=_HEAD_DIM, use_local_output=True)
     raise InputError(
         f"tensor-parallel style {style!r} of transformers' plan is not known; use tp=1"
     )
+
+
+def _adapter_styles(name: str, style: str, between_blocks: Placement) -> dict[str, ParallelStyle]:
+    """The frozen linear as without adapters; of its factors, the one on the divided side is divided.
+
+    By columns the first factor is whole on every rank; by rows the second one is, and what comes
+    between them is summed over ranks while it is narrow.
+    """
+    if style == "colwise":
+        first, second = ReplicatedParallel(), ColwiseParallel()
+    else:
+        first = RowwiseParallel(output_layouts=between_blocks)
+        second = _whole_style(between_blocks)
+    return {
+        f"{name}.{BASE}": _style_of(style, between_blocks),
+        f"{name}.lora_A": first,
+        f"{name}.lora_B": second,
+    }
+
+
+def _whole_style(between_blocks: Placement) -> ParallelStyle:
+    """Of a linear with a whole weight on every rank, on activations as they are between blocks."""
+    if isinstance(between_blocks, Shard):
+        return SequenceParallel(sequence_dim=_SEQUENCE_DIM, use_local_output=True)
+    return ReplicatedParallel()
 
 
 def _norm_style(between_blocks: Placement) -> ParallelStyle:
@@ -131,13 +144,26 @@ def _gather_sequence(between_blocks: Shard, block: str) -> PrepareModuleInput:
 
 def _parallelize_ends(stage: Stage, mesh: DeviceMesh, between_blocks: Placement) -> None:
     """Embedding and head split on the vocabulary (the same way, so that they can be tied)."""
-    if stage.embedding is not None:
+    if stage.is_first:
+        tokens, *positions = stage.family.embeddings
         embedding = VocabularyParallelEmbedding(stage.embedding, mesh, between_blocks)
-        setattr(stage.base, stage.family.embeddings[0], embedding)
+        setattr(stage.base, tokens, embedding)
+        for name in positions:
+            _parallelize_positions(stage.base, name, mesh, between_blocks)
     if stage.is_last:
         parallelize_module(stage.final_norm, mesh, _norm_style(between_blocks))
-        head = ColwiseParallel(input_layouts=between_blocks, output_layouts=Replicate())
+        head = ColwiseParallel(input_layouts=between_blocks, use_local_output=False)
         parallelize_module(stage.head, mesh, head)
+
+
+def _parallelize_positions(
+    base: nn.Module, name: str, mesh: DeviceMesh, between_blocks: Placement
+) -> None:
+    table = getattr(base, name)
+    if isinstance(between_blocks, Shard):
+        setattr(base, name, SequenceParallelPositions(table, mesh))
+    else:
+        parallelize_module(table, mesh, ReplicatedParallel())
 
 
 def _exchange_sequence_shards(stage: Stage, mesh: DeviceMesh) -> None:
@@ -150,63 +176,17 @@ def _exchange_sequence_shards(stage: Stage, mesh: DeviceMesh) -> None:
         DTensor.from_local, device_mesh=mesh, placements=[Shard(_SEQUENCE_DIM)], run_check=False
     )
     stage.layers[0].register_forward_pre_hook(_take_local_shard, with_kwargs=True)
+    if not stage.is_last:
+        last = getattr(stage.base, stage.family.final_norm)
+        last.register_forward_hook(
+            lambda _module, _inputs, hidden_BSH: stage.wrap_input(hidden_BSH)
+        )
+        stage.unwrap_output = DTensor.to_local
 
 
 def _take_local_shard(_module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     hidden_BSH, *rest = args
     return (hidden_BSH.to_local(), *rest), kwargs
-
-
-class VocabularyParallelEmbedding(nn.Module):
-    """A token embedding of which each rank holds the rows of its share of the vocabulary.
-
-    DTensor's own operator gives every rank a gradient of the whole table; here a rank's gradient
-    is that of its rows. The output is the sum over ranks, placed as ``output`` says.
-    """
-
-    def __init__(self, embedding: nn.Embedding, mesh: DeviceMesh, output: Placement) -> None:
-        super().__init__()
-        table = distribute_tensor(embedding.weight, mesh, [Shard(0)], src_data_rank=None)
-        self.weight = nn.Parameter(table)
-        self._mesh = mesh
-        self._output = output
-        self._num_rows = table.to_local().shape[0]
-        self._first_row = self._num_rows * mesh.get_local_rank()
-        self._padding_row = self._own_row(embedding.padding_idx)
-
-    def _own_row(self, token: int | None) -> int | None:
-        """Where a token's vector is among this rank's rows; None when it is elsewhere."""
-        if token is None or not 0 <= token - self._first_row < self._num_rows:
-            return None
-        return token - self._first_row
-
-    def forward(self, tokens_BS: Tensor) -> Tensor:
-        rows_BS = tokens_BS - self._first_row
-        elsewhere_BS = (rows_BS < 0) | (rows_BS >= self._num_rows)
-        own_BSH = functional.embedding(
-            rows_BS.masked_fill(elsewhere_BS, 0), self.weight.to_local(), self._padding_row
-        ).masked_fill(elsewhere_BS.unsqueeze(-1), 0.0)
-        summands_BSH = DTensor.from_local(own_BSH, self._mesh, [Partial()], run_check=False)
-        hidden_BSH = summands_BSH.redistribute(placements=[self._output])
-        # Sequence shards stay a DTensor: see _exchange_sequence_shards.
-        return hidden_BSH if isinstance(self._output, Shard) else hidden_BSH.to_local()
-
-
-class ReplicatedParallel(ParallelStyle):
-    """Every rank computes the same with a full copy; the parameters are DTensors all the same."""
-
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        return distribute_module(
-            module, device_mesh, input_fn=self._to_dtensor, output_fn=self._to_local
-        )
-
-    @staticmethod
-    def _to_dtensor(_module: nn.Module, inputs: tuple, mesh: DeviceMesh) -> tuple:
-        return (DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False), *inputs[1:])
-
-    @staticmethod
-    def _to_local(_module: nn.Module, output: DTensor, _mesh: DeviceMesh) -> Tensor:
-        return output.to_local()
 
 
 class PartialGradients:

@@ -11,11 +11,13 @@ from meshfit.measure.timing import StepClock
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.run.context.refusals import check_sequence
 from meshfit.run.data import GradientSync
+from meshfit.run.documents import separate_documents
 from meshfit.run.gradients import GlobalNorm
-from meshfit.run.loss import token_loss_sum
+from meshfit.run.loss import IGNORED, divided_logits, token_loss_sum
 from meshfit.run.mesh import RankMesh
 from meshfit.run.optimizer import build_optimizer
 from meshfit.run.parallelize import RankModel
+from meshfit.run.tied import build_tied_gradients
 from meshfit.workload.corpus import Corpus
 from meshfit.workload.training import TrainingSpec
 
@@ -34,6 +36,8 @@ class Trainer:
         check_batch(mesh.layout, training)
         window = getattr(model.stages[0].model.config, "sliding_window", None)
         check_sequence(mesh.layout, training.sequence_length, window)
+        if corpus.document_end is not None:
+            separate_documents(model.stages, mesh.layout, corpus.document_end)
         parameters = list(model.parameters_by_name().values())
         self.clock = StepClock(device)
         self._training = training
@@ -46,8 +50,10 @@ class Trainer:
         self._has_last = model.stages[-1].is_last
         self._runner = _build_runner(model, mesh, training, device)
         self._partial_gradients = _build_partial_gradients(parameters, mesh)
-        self._norm = GlobalNorm(parameters, mesh)
-        self.optimizer = build_optimizer(parameters, training, mesh)
+        self._tied_gradients = build_tied_gradients(model, mesh)
+        self._norm = GlobalNorm(parameters, mesh, model.tied_copy)
+        copies = [] if model.tied_copy is None else [model.tied_copy]
+        self.optimizer = build_optimizer([*parameters, *copies], training, mesh)
         self._losses: list[Tensor] = []
         self._norms: list[Tensor] = []
 
@@ -60,9 +66,12 @@ class Trainer:
             inputs, labels = self._load(step)
         # Gradients are averaged over ranks; the loss is a mean over the step's valid tokens.
         scale = self._layout.gradient_ranks / self._corpus.valid_tokens(step)
-        loss = self._runner.run(inputs, labels, scale * loss_factor)
+        with divided_logits(self._layout.tp):
+            loss = self._runner.run(inputs, labels, scale * loss_factor)
         if self._partial_gradients is not None:
             self._partial_gradients.reduce()
+        if self._tied_gradients is not None:
+            self._tied_gradients.reduce()
         self._losses.append(loss)
 
     def update(self) -> None:
@@ -99,13 +108,15 @@ class Trainer:
     def _load(self, step: int) -> tuple[Tensor | None, Tensor | None]:
         """This rank's sequences, or its part of them, as inputs and labels; a middle stage needs neither.
 
-        A token below 0 is padding: it is no label, and any token may stand for it in the input.
+        A token below 0 is the complement of one that is no label: padding, or part of a prompt.
         """
         if not (self._has_first or self._has_last):
             return None, None
         count = self._training.global_batch_size // self._layout.data_parallel_size
         tokens = self._tokens(step, count).to(self._device, non_blocking=True)
-        inputs, labels = tokens[:, :-1].clamp(min=0), tokens[:, 1:].contiguous()
+        inputs, labels = tokens[:, :-1], tokens[:, 1:]
+        inputs = torch.where(inputs < 0, ~inputs, inputs)
+        labels = labels.masked_fill(labels < 0, IGNORED)
         if self._context is None:
             return inputs, labels
         return self._context.own(inputs), self._context.own(labels)

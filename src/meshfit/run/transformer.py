@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from meshfit.errors import InputError
+from meshfit.run.packed import Packing
+from meshfit.run.positions import positions_in_documents
 
 if TYPE_CHECKING:
     from meshfit.run.context.attention import ContextParallel
@@ -41,6 +43,7 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(
         class_name="GPT2LMHeadModel", embeddings=("wte", "wpe"), layers="h", final_norm="ln_f"
     ),
+    "phi3": Family(class_name="Phi3ForCausalLM", **_LLAMA_LIKE),
 }
 """Hugging Face ``model_type`` -> the family. These can be run."""
 
@@ -136,6 +139,13 @@ class PassThrough(nn.Module):
         return hidden_BSH
 
 
+class NoPositions(nn.Module):
+    """Stands where learned positions were, on a stage that gets hidden states with them in it."""
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return torch.zeros((), device=positions.device)
+
+
 class Stage(nn.Module):
     """Consecutive layers of a causal language model: the whole of it, or one pipeline stage.
 
@@ -145,8 +155,11 @@ class Stage(nn.Module):
     Attributes:
         autocast_dtype: run the forward under autocast with this dtype; None: as the parameters are.
         wrap_input: makes the hidden states that arrive from another stage what the first layer
-            takes (tensor parallelism sets it when stages exchange sequence shards).
+            takes (tensor parallelism sets it when stages exchange sequence shards);
+            ``unwrap_output`` makes the base model's what the next stage is sent.
         context_parallel: how this rank's part of the sequence meets the others; None: it is whole.
+        end_token: the token that ends a document, of several packed into a sequence; None: no such.
+        packings: of parameters that pack several matrices which tensor parallelism cuts, by name.
     """
 
     def __init__(
@@ -163,6 +176,9 @@ class Stage(nn.Module):
         self.autocast_dtype = autocast_dtype
         self.wrap_input = lambda hidden_BSH: hidden_BSH
         self.context_parallel: ContextParallel | None = None
+        self.unwrap_output = lambda hidden_BSH: hidden_BSH
+        self.end_token: int | None = None
+        self.packings: dict[str, Packing] = {}
         self._drop_other_layers(num_layers)
 
     def _drop_other_layers(self, num_layers: int) -> None:
@@ -171,8 +187,10 @@ class Stage(nn.Module):
             if index not in self.layer_range:
                 layers[index] = PassThrough()
         if not self.is_first:
-            for name in self.family.embeddings:
-                setattr(self.base, name, None)
+            tokens, *positions = self.family.embeddings
+            setattr(self.base, tokens, None)
+            for name in positions:
+                setattr(self.base, name, NoPositions())
         if not self.is_last:
             setattr(self.base, self.family.final_norm, PassThrough())
             self.model.lm_head = None
@@ -208,6 +226,12 @@ class Stage(nn.Module):
         """Whether head and embedding are one parameter here."""
         return self.is_first and self.is_last and bool(self.model.config.tie_word_embeddings)
 
+    @property
+    def tied_copy(self) -> nn.Parameter | None:
+        """The head's weight where it is tied to an embedding that another stage holds."""
+        is_copy = self.is_last and not self.is_first and self.model.config.tie_word_embeddings
+        return self.head.weight if is_copy else None
+
     def tie_head(self) -> None:
         """Make the head's weight the embedding's again, after something replaced both."""
         if self.has_tied_head:
@@ -217,34 +241,24 @@ class Stage(nn.Module):
         """Hugging Face's parameter name -> the parameter; a tied one once, by its first name."""
         return dict(self.model.named_parameters())
 
-    def recompute_layers(self) -> None:
-        """Keep only each layer's input and compute the rest again in the backward."""
-        from torch.utils.checkpoint import checkpoint  # noqa: PLC0415
-
-        def recompute(function: Any, *args: Any, **kwargs: Any) -> Any:
-            # Dropout is off, so there is no random state to bring back.
-            return checkpoint(
-                function, *args, use_reentrant=False, preserve_rng_state=False, **kwargs
-            )
-
-        for layer in self.layers:
-            layer.gradient_checkpointing = True
-            layer._gradient_checkpointing_func = recompute
-
     def forward(self, inputs: Tensor) -> Tensor:
         with torch.autocast(
             inputs.device.type, dtype=self.autocast_dtype, enabled=self.autocast_dtype is not None
         ):
             return self._forward(inputs)
 
-    def _context_arguments(self, inputs: Tensor) -> dict[str, Any]:
-        if self.context_parallel is None:
-            return {}
-        return self.context_parallel.arguments(inputs.shape[1], inputs.device)
+    def _position_arguments(self, inputs: Tensor) -> dict[str, Any]:
+        """What the base model has to be told of positions: nothing where a rank has whole sequences
+        of one document each."""
+        if self.context_parallel is not None:
+            return self.context_parallel.arguments(inputs.shape[1], inputs.device)
+        if self.end_token is not None:
+            return {"position_ids": positions_in_documents(inputs, self.end_token)}
+        return {}
 
     def _forward(self, inputs: Tensor) -> Tensor:
         inputs = inputs if self.is_first else self.wrap_input(inputs)
         name = "input_ids" if self.is_first else "inputs_embeds"
-        output = self.base(**{name: inputs}, use_cache=False, **self._context_arguments(inputs))
+        output = self.base(**{name: inputs}, use_cache=False, **self._position_arguments(inputs))
         hidden_BSH = output.last_hidden_state
-        return self.head(hidden_BSH) if self.is_last else hidden_BSH
+        return self.head(hidden_BSH) if self.is_last else self.unwrap_output(hidden_BSH)

@@ -12,6 +12,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from meshfit.errors import InputError
+from meshfit.run.adapters import initial_factor, is_adapter, name_in_files
+from meshfit.run.packed import pieces_of
 from meshfit.run.transformer import Stage, build_causal_lm, family_of
 
 _INDEX = "model.safetensors.index.json"
@@ -68,7 +70,16 @@ def _initialized(model: nn.Module, module: nn.Module) -> Iterator[tuple[str, Ten
     module.apply(model._init_weights)
     for name, parameter in module.named_parameters():
         yield name, parameter.detach()
+    yield from persistent_buffers(module)
     module.to("meta")
+
+
+def persistent_buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Buffers that files hold, such as biases that balance experts; not what a config gives anew."""
+    for prefix, child in module.named_modules():
+        for name, buffer in child.named_buffers(recurse=False):
+            if name not in child._non_persistent_buffers_set:
+                yield f"{prefix}.{name}" if prefix else name, buffer
 
 
 def _materialised(tensor: Tensor, device: torch.device) -> Tensor:
@@ -191,7 +202,7 @@ def materialise(stage: Stage, device: torch.device) -> None:
 def load_shards(stage: Stage, folder: Path, device: torch.device) -> None:
     """Give the meta parameters of a stage memory on ``device`` and fill them from ``folder``.
 
-    Each rank reads only its own shards, one parameter at a time, into fp32 masters whatever the
+    What no file holds, factors of adapters, is drawn. Each rank reads only its own shards, one parameter at a time, into fp32 masters whatever the
     file's dtype is.
 
     Raises:
@@ -203,7 +214,15 @@ def load_shards(stage: Stage, folder: Path, device: torch.device) -> None:
         local, box = local_shard(parameter)
         if local.numel() == 0:
             continue
-        local.copy_(weights.read(_names_in_files(stage, name), parameter.shape, box))
+        if is_adapter(name):
+            local.copy_(initial_factor(name, parameter.shape)[box])
+            continue
+        names = tuple(_names_in_files(stage, name_in_files(name)))
+        for own, whole in pieces_of(box, stage.packings.get(name)):
+            local[own].copy_(weights.read(names, parameter.shape, whole))
+    for name, buffer in persistent_buffers(stage.model):
+        _, whole = local_shard(buffer)
+        buffer.copy_(weights.read(_names_in_files(stage, name), buffer.shape, whole))
 
 
 def local_shard(parameter: Tensor) -> tuple[Tensor, tuple[slice, ...]]:
@@ -226,5 +245,7 @@ def _names_in_files(stage: Stage, name: str) -> Iterator[str]:
     yield name
     tied = getattr(stage.model, "all_tied_weights_keys", {})
     yield from (alias for alias, source in tied.items() if source == name)
+    if name in tied:  # a head on another stage than the embedding that it is tied to
+        yield tied[name]
     # Some files hold the base model alone, GPT-2's for one.
     yield name.removeprefix(f"{stage.model.base_model_prefix}.")

@@ -25,16 +25,17 @@ import hashlib
 import os
 import sysconfig
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.errors import InputError
+from meshfit.workload.prompts import END_TOKEN, read_prompts
 from meshfit.workload.training import DataSpec
 
 MAX_TEXT_BYTES = 64 * 2**20
@@ -51,7 +52,13 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Corpus(ABC):
-    """An endless sequence of samples of ``sequence_length + 1`` tokens."""
+    """An endless sequence of samples of ``sequence_length + 1`` tokens.
+
+    A token that is no target, part of a prompt or padding, is given as its complement ``~token``.
+    """
+
+    document_end: ClassVar[int | None] = None
+    """The token that ends a document, of which none sees another; None: every sequence is one."""
 
     seed: int
     sequence_length: int
@@ -71,7 +78,7 @@ class Corpus(ABC):
         return self._tokens(self._ids(self._positions(step, first, count)))
 
     def valid_tokens(self, step: int) -> int:
-        """Tokens of global batch ``step`` that have a target; all of them, as none is padding."""
+        """Targets of global batch ``step``: all tokens, where none is a prompt's or padding."""
         return self.global_batch_size * self.sequence_length
 
     @abstractmethod
@@ -151,6 +158,55 @@ class TextCorpus(Corpus):
         return tokens
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DocumentCorpus(Corpus):
+    """Prompts and answers, one after another in a new random order each epoch.
+
+    They are cut where a sequence is full; the rest begins the next one. A sample's id is its place
+    in the endless sequence.
+    """
+
+    document_end: ClassVar[int | None] = END_TOKEN
+
+    path: str
+    documents: Sequence[IntArray]
+
+    @property
+    def num_windows(self) -> int:
+        """Samples of one epoch; the last token of a window is the first of the next."""
+        return (sum(map(len, self.documents)) - 1) // self.sequence_length
+
+    def valid_tokens(self, step: int) -> int:
+        tokens = self.batch(step, 0, self.global_batch_size)
+        return int((tokens[:, 1:] >= 0).sum())
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "source": "documents",
+            "seed": self.seed,
+            "path": self.path,
+            "documents": len(self.documents),
+            "tokens": sum(map(len, self.documents)),
+            "sha256": hashlib.sha256(np.concatenate(self.documents).tobytes()).hexdigest(),
+            "sequences_per_epoch": self.num_windows,
+        }
+
+    def _ids(self, positions: IntArray) -> IntArray:
+        return positions
+
+    def _tokens(self, ids: IntArray) -> IntArray:
+        tokens = np.empty((len(ids), self.sequence_length + 1), dtype=np.int64)
+        for row, sample_id in zip(tokens, ids.tolist(), strict=True):
+            epoch, window = divmod(sample_id, self.num_windows)
+            start = window * self.sequence_length
+            row[:] = self._epoch(epoch)[start : start + len(row)]
+        return tokens
+
+    def _epoch(self, epoch: int) -> IntArray:
+        order = _window_order(self.seed, epoch, len(self.documents))
+        return np.concatenate([self.documents[index] for index in order])
+
+
 def open_corpus(
     spec: DataSpec, *, vocab_size: int, sequence_length: int, global_batch_size: int
 ) -> Corpus:
@@ -158,7 +214,8 @@ def open_corpus(
 
     Raises:
         InputError: a negative seed; text without a path, with a path that names no readable file,
-            with less than one sequence, or for a vocabulary without all 256 bytes.
+            with less than one sequence, or for a vocabulary without all 256 bytes; documents that
+            are no prompts with answers.
     """
     if spec.seed < 0:
         raise InputError(f"data.seed is {spec.seed}; it takes 0 or more")
@@ -175,7 +232,11 @@ def open_corpus(
             f" the model has {vocab_size}"
         )
     if not spec.path:
-        raise InputError("data.source is text, but data.path is missing; name a file or a folder")
+        raise InputError(
+            f"data.source is {spec.source}, but data.path is missing; name a file or a folder"
+        )
+    if spec.source == "documents":
+        return _document_corpus(spec.path, spec.seed, sequence_length, global_batch_size)
     files = text_files(spec.path)
     text = _joined(files)
     if len(text) <= sequence_length:
@@ -190,6 +251,25 @@ def open_corpus(
         path=spec.path,
         num_files=len(files),
         text=np.frombuffer(text, dtype=np.uint8),
+    )
+
+
+def _document_corpus(
+    path: str, seed: int, sequence_length: int, global_batch_size: int
+) -> DocumentCorpus:
+    documents = read_prompts(path)
+    tokens = sum(map(len, documents))
+    if tokens <= sequence_length:
+        raise InputError(
+            f"data.path {path!r} holds {tokens} tokens in {len(documents)} documents; one sequence"
+            f" of {sequence_length} tokens and its last target take {sequence_length + 1}"
+        )
+    return DocumentCorpus(
+        seed=seed,
+        sequence_length=sequence_length,
+        global_batch_size=global_batch_size,
+        path=path,
+        documents=documents,
     )
 
 

@@ -131,10 +131,12 @@ class DataSpec:
 
     ``synthetic``: uniform random token ids from ``seed``. ``text``: the bytes of the files that
     ``path`` names (a file, a folder or a glob; ``${stdlib}`` is the folder of the running Python's
-    standard library), one token a byte, cut into sequences in a seeded order.
+    standard library), one token a byte, cut into sequences in a seeded order. ``documents``: prompts
+    and their answers, one of them a line of the JSON Lines file ``path``; one token a byte, packed
+    whole one after another in a seeded order, of which only answers are targets.
     """
 
-    source: Literal["synthetic", "text"] = "synthetic"
+    source: Literal["synthetic", "text", "documents"] = "synthetic"
     path: str | None = None
     seed: int = 0
 

@@ -53,7 +53,7 @@ def test_a_model_that_cannot_be_estimated_has_its_space_counted_and_the_reason_t
     document = unranked_document(job, legal_space(job), seconds=0.5, why=why)
     assert document["candidates"] == []
     assert document["space"]["legal"] > 0
-    assert document["space"]["rejected"]["key_value_heads_divisible"] > 0
+    assert document["space"]["rejected"]["one_f_one_b_fills_pipeline"] > 0
     assert why in document["notes"][-1]
 
 

@@ -36,8 +36,8 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel"),
 }
-RUNNABLE_MODEL_TYPES: tuple[str, ...] = tuple(_CLASSES)
-"""Values of ``model_type`` that the runner and its exported script know."""
+RUNNABLE_MODEL_TYPES: tuple[str, ...] = (*_CLASSES, "phi3")
+"""Values of ``model_type`` that the runner knows; its exported script knows ``_CLASSES``."""
 
 _SCHEDULES: Mapping[str, str] = {
     "gpipe": "ScheduleGPipe",
@@ -193,9 +193,6 @@ def _refusals(
     layout: LayoutSpec, model_config: Mapping[str, Any], training: TrainingSpec
 ) -> Iterator[str]:
     """Why the template cannot write this; the rules of the mesh are checked by who calls."""
-    model_type = model_config.get("model_type")
-    if model_type not in _CLASSES:
-        yield f"model_type is {model_type!r}; the script knows {', '.join(_CLASSES)}"
     if layout.cp > 1 or layout.ep > 1 or layout.etp > 1:
         yield "it has no section for context or expert parallelism; use cp=1, ep=1, etp=1"
     if layout.offload is not None:
@@ -208,19 +205,33 @@ def _refusals(
         yield "vpp above 1 and schedule=interleaved_1f1b only go together"
     if (layout.dp_shard > 1) != (layout.zero_stage > 0):
         yield f"zero_stage={layout.zero_stage} with dp_shard={layout.dp_shard}; use 0 without shards, else 1, 2 or 3"
-    combined = layout.tp > 1 or layout.pp > 1
-    if combined and layout.zero_stage == 1:
+    if (layout.tp > 1 or layout.pp > 1) and layout.zero_stage == 1:
         yield "zero_stage=1 runs with data parallelism only; use 3, or tp=1 and pp=1"
-    if combined and model_type == "gpt2":
-        yield "GPT-2 runs data parallel only; use tp=1 and pp=1"
-    if layout.pp > 1 and model_config.get("tie_word_embeddings"):
-        yield "tie_word_embeddings would need one weight on the first and the last stage; use pp=1"
+    yield from _refusals_of_model(layout, model_config)
+    if training.adapter is not None:
+        yield "it has no section for adapters; use workload.method full"
+    if training.data.source == "documents":
+        yield "it has no section for packed documents; use data.source text"
     sequences = layout.data_parallel_size * layout.micro_batch_size
     if training.global_batch_size % sequences:
         yield (
             f"global_batch_size={training.global_batch_size} is no multiple of data-parallel ranks"
             f" x micro_batch_size = {layout.data_parallel_size} x {layout.micro_batch_size}"
         )
+
+
+def _refusals_of_model(layout: LayoutSpec, model_config: Mapping[str, Any]) -> Iterator[str]:
+    """Where the template divides a model less well than the runner."""
+    model_type = model_config.get("model_type")
+    if model_type not in _CLASSES:
+        yield f"model_type is {model_type!r}; the script knows {', '.join(_CLASSES)}"
+    if (layout.tp > 1 or layout.pp > 1) and model_type == "gpt2":
+        yield "GPT-2 runs data parallel only; use tp=1 and pp=1"
+    if layout.pp > 1 and model_config.get("tie_word_embeddings"):
+        yield "tie_word_embeddings would need one weight on the first and the last stage; use pp=1"
+    for name in ("num_key_value_heads", "vocab_size"):
+        if (model_config.get(name) or layout.tp) % layout.tp:
+            yield f"tp={layout.tp} does not divide {name}={model_config[name]}; use a divisor of it"
 
 
 def _prediction_line(prediction: Prediction | None) -> str:

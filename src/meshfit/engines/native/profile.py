@@ -1,14 +1,14 @@
 """The profile of our own runner: what it runs, and under which rules."""
 
+from meshfit.mesh.candidates import RECOMPUTE, SCHEDULES
 from meshfit.mesh.spec import AXES
 from meshfit.profile import EngineProfile
 
 RULES: tuple[str, ...] = (
     "world_size",
     "attention_heads_divisible",
-    "key_value_heads_divisible",
+    "key_value_heads_divide_or_replicate",
     "intermediate_size_divisible",
-    "vocabulary_divisible",
     "sequence_parallel_needs_tensor_parallel",
     "sequence_divisible_by_cp_and_tp",
     "sequence_divisible_by_exchange",
@@ -26,8 +26,12 @@ RULES: tuple[str, ...] = (
     "virtual_stages_need_pipeline",
     "virtual_stages_need_interleaving",
     "interleaving_needs_virtual_stages",
+    "v_schedule_needs_two_stages",
     "one_f_one_b_fills_pipeline",
     "interleaving_in_whole_rounds",
+    "zero_bubble_in_equal_rounds",
+    "dualpipe_fills_stages",
+    "split_backward_keeps_parameters",
     "global_batch_divisible",
     "zero_stage_known",
     "zero_stage_matches_dp_shard",
@@ -37,9 +41,6 @@ RULES: tuple[str, ...] = (
     "experts_fold_into_dense_ranks",
     "expert_tensor_parallel_needs_expert_parallel",
     "expert_parallel_not_run",
-    "tied_embeddings_on_one_stage",
-    "gpt2_without_tensor_parallel",
-    "gpt2_without_pipeline",
     "recompute_known",
     "offload_not_run",
 )
@@ -52,6 +53,8 @@ under tensor and sequence parallelism on a mesh of one rank 3.5 ms and 6.0 ms.""
 
 WARNINGS: tuple[str, ...] = (
     "micro_batches_fill_pipeline",
+    "key_value_heads_replicated",
+    "tied_embeddings_copied",
     "tensor_parallel_inside_domain",
     "shards_inside_domain",
 )
@@ -63,14 +66,15 @@ NATIVE = EngineProfile(
     warnings=WARNINGS,
     rank_order=AXES,
     any_rank_order=True,
-    schedules=("gpipe", "1f1b", "interleaved_1f1b"),
+    schedules=SCHEDULES,
     zero_stages=(0, 1, 2, 3),
-    recompute=("none", "full"),
+    recompute=RECOMPUTE,
     cp_method="ring",
     cp_methods=("none", "ring", "all_gather", "all_to_all", "hierarchical"),
     has_memory_model=True,
     memory_checked="peaks",
     recomputes_what_is_needed=True,
+    gathers_logits=False,
     host_s_per_layer=HOST_S_PER_LAYER,
     tensor_parallel_host_s_per_layer=TENSOR_PARALLEL_HOST_S_PER_LAYER,
 )

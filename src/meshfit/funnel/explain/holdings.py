@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.mesh.stage_placement import stages_of_rank
 from meshfit.predict.shape.cut import is_cut
-from meshfit.predict.shape.schedules.placement import stages_of_rank
 from meshfit.profile import EngineProfile
 from meshfit.workload.blocks.tensor import Tensor
 from meshfit.workload.counts import (

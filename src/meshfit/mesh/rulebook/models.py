@@ -51,20 +51,6 @@ def gpt2_without_tensor_parallel(model_type: Fact, tp: Fact) -> Fact:
 
 
 @rule(
-    subject="pp",
-    message=(
-        "{engine} does not split gpt2 by pp={pp}: its learned positions and tied head need a "
-        "stage split of their own"
-    ),
-    module="embedding",
-    lists_all=True,
-)
-def gpt2_without_pipeline(model_type: Fact, pp: Fact) -> Fact:
-    """Positions are added inside the first stage, and the head is the embedding."""
-    return (model_type != "gpt2") | (pp == 1)
-
-
-@rule(
     subject="recompute",
     message="{engine} does not run recompute={recompute!r}",
     lists_all=True,

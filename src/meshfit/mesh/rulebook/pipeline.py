@@ -12,6 +12,8 @@ LOOPED_SCHEDULES: tuple[str, ...] = ("interleaved_1f1b", "looped_bfs", "interlea
 """Several stages on a rank, dealt out in rounds."""
 V_SCHEDULES: tuple[str, ...] = ("zbv_zero_bubble", "dualpipe_v")
 """Two stages on a rank, the second half of the model in reverse order."""
+SPLIT_SCHEDULES: tuple[str, ...] = ("interleaved_zero_bubble", "zbv_zero_bubble", "dualpipe_v")
+"""Those that run gradients of weights apart from those of inputs, to fill the bubble."""
 
 
 @rule(
@@ -326,6 +328,21 @@ def zero_bubble_in_equal_rounds(num_micro_batches: Fact, pp: Fact, schedule: Fac
 def dualpipe_fills_stages(num_micro_batches: Fact, pp: Fact, schedule: Fact) -> Fact:
     """torch 2.13 ``ScheduleDualPipeV`` raises with fewer micro-batches than stages."""
     return (schedule != "dualpipe_v") | (num_micro_batches >= 2 * pp)
+
+
+@rule(
+    subject="zero_stage",
+    message=(
+        "the {schedule} schedule computes gradients of weights apart, from parameters that are still "
+        "gathered: with dp_shard={dp_shard} it needs zero_stage=2, not {zero_stage}"
+    ),
+    lists_all=True,
+)
+def split_backward_keeps_parameters(schedule: Fact, zero_stage: Fact, dp_shard: Fact = 1) -> Fact:
+    """FSDP2 has freed gathered parameters when the second half of a backward comes (torch 2.13's
+    ``stage_backward_weight``): its gradients would be lost."""
+    frees = (dp_shard > 1) & (zero_stage == 3)
+    return ~np.isin(schedule, SPLIT_SCHEDULES) | ~_as_bool(frees)
 
 
 def _bubble(num_micro_batches: Any, pp: Any) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import SCHEDULES
-from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
+from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES, V_SCHEDULES
+from meshfit.mesh.stage_placement import rank_of_stage, stages_of_rank
 from meshfit.predict.shape.schedules.flight import Flight, peak_flight
-from meshfit.predict.shape.schedules.placement import rank_of_stage, stages_of_rank
 from meshfit.predict.shape.schedules.play import play
 from meshfit.predict.shape.schedules.rounds import torch_round
 from meshfit.predict.shape.schedules.waves import waves_of
@@ -22,9 +22,6 @@ from meshfit.workload.model import LayerSpec, ModelSpec
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
-
-SPLIT_SCHEDULES: tuple[str, ...] = ("interleaved_zero_bubble", "zbv_zero_bubble", "dualpipe_v")
-"""Those that run gradients of weights apart from those of inputs, to fill the bubble."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +57,7 @@ class RankShape:
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """One way to cut a model into stages: ``pp`` ranks with ``vpp`` virtual stages each, in a loop
-    or a V as the schedule has it (``schedules.placement``)."""
+    or a V as the schedule has it (``mesh.stage_placement``)."""
 
     pp: int
     vpp: int

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfit.mesh.candidates import SCHEDULES
+from meshfit.mesh.stage_placement import stages_of_rank
 from meshfit.predict.shape.schedules.flight import peak_flight
-from meshfit.predict.shape.schedules.placement import stages_of_rank
 from meshfit.predict.shape.schedules.program import rank_order
 
 

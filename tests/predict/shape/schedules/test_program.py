@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfit.mesh.candidates import SCHEDULES
-from meshfit.predict.shape.schedules.placement import rank_of_stage, stages_of_rank
+from meshfit.mesh.stage_placement import rank_of_stage, stages_of_rank
 from meshfit.predict.shape.schedules.program import program
 from tests.predict.shape.schedules.torch_tables import torch_order
 

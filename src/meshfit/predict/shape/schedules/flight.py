@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
+from meshfit.mesh.stage_placement import stages_of_rank
 from meshfit.predict.shape.schedules.action import Action, Kind
-from meshfit.predict.shape.schedules.placement import stages_of_rank
 from meshfit.predict.shape.schedules.program import rank_order
 from meshfit.predict.shape.schedules.rounds import torch_round
 

@@ -1,0 +1,69 @@
+"""Running the parity session, and judging what a case of it found."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.run.layouts import JUDGED_STEPS, NUM_RANKS, Case
+
+SESSION_TIMEOUT_S = 400
+TOLERANCE = {"fp32": (5e-6, 5e-6), "bf16_mixed": (3e-3, 3e-2)}
+"""Precision -> largest relative error of a loss; of a gradient norm and a parameter's gradient."""
+
+
+def run_session(folder: Path, which: str) -> Path:
+    """Runs all cases of that kind; ``folder``, where they leave what they found."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    session = ["-m", "tests.run.parity_session", str(folder), which]
+    done = subprocess.run(
+        [*torchrun, f"--nproc-per-node={NUM_RANKS}", *session],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=SESSION_TIMEOUT_S,
+        check=False,
+    )
+    (folder / "output.txt").write_text(done.stdout + done.stderr)
+    return folder
+
+
+def ranks_of(session: Path, case: Case) -> list[dict]:
+    """What each rank found."""
+    path = session / f"{case.name}.json"
+    assert path.exists(), (session / "output.txt").read_text()[-4000:]
+    return json.loads(path.read_text())
+
+
+def reference_of(session: Path, case: Case) -> dict:
+    """What one process found of the same work."""
+    return json.loads((session / case.reference.name / "result.json").read_text())
+
+
+def assert_computes_what_one_process_computes(session: Path, case: Case) -> None:
+    """Losses, gradient norms and each parameter's gradient are those of the reference."""
+    found = ranks_of(session, case)[0]
+    expected = reference_of(session, case)
+    tolerance, gradient_tolerance = TOLERANCE[case.precision]
+    assert relative_error(found["losses"], expected["losses"]) <= tolerance
+    assert relative_error(found["gradient_norms"], expected["gradient_norms"]) <= (
+        gradient_tolerance
+    )
+    worst = max(found["errors"], key=found["errors"].__getitem__)
+    assert found["errors"][worst] <= gradient_tolerance, worst
+    assert all(abs(ratio - 1) <= gradient_tolerance for ratio in found["ratios"].values())
+
+
+def assert_all_ranks_report_the_same(session: Path, case: Case) -> None:
+    """Every rank reports the same."""
+    first, *others = ranks_of(session, case)
+    for other in others:
+        for key in ("losses", "gradient_norms", "errors"):
+            assert other[key] == first[key], key
+
+
+def relative_error(values: list[float], expected: list[float]) -> float:
+    assert len(values) == len(expected) == JUDGED_STEPS
+    return max(abs(a - b) / abs(b) for a, b in zip(values, expected, strict=True))
