@@ -1,10 +1,12 @@
-"""Running the parity session, and judging what a case of it found."""
+"""One torchrun session of many layouts, and what must hold of each of them."""
 
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.run.layouts import JUDGED_STEPS, NUM_RANKS, Case
 
@@ -31,7 +33,7 @@ def run_session(folder: Path, which: str) -> Path:
 
 
 def ranks_of(session: Path, case: Case) -> list[dict]:
-    """What each rank found."""
+    """What every rank of a case found."""
     path = session / f"{case.name}.json"
     assert path.exists(), (session / "output.txt").read_text()[-4000:]
     return json.loads(path.read_text())
@@ -42,10 +44,13 @@ def reference_of(session: Path, case: Case) -> dict:
     return json.loads((session / case.reference.name / "result.json").read_text())
 
 
+def relative_error(values: list[float], expected: list[float]) -> float:
+    assert len(values) == len(expected) == JUDGED_STEPS
+    return max(abs(a - b) / abs(b) for a, b in zip(values, expected, strict=True))
+
+
 def assert_computes_what_one_process_computes(session: Path, case: Case) -> None:
-    """Losses, gradient norms and each parameter's gradient are those of the reference."""
-    found = ranks_of(session, case)[0]
-    expected = reference_of(session, case)
+    found, expected = ranks_of(session, case)[0], reference_of(session, case)
     tolerance, gradient_tolerance = TOLERANCE[case.precision]
     assert relative_error(found["losses"], expected["losses"]) <= tolerance
     assert relative_error(found["gradient_norms"], expected["gradient_norms"]) <= (
@@ -57,13 +62,19 @@ def assert_computes_what_one_process_computes(session: Path, case: Case) -> None
 
 
 def assert_all_ranks_report_the_same(session: Path, case: Case) -> None:
-    """Every rank reports the same."""
     first, *others = ranks_of(session, case)
     for other in others:
-        for key in ("losses", "gradient_norms", "errors"):
-            assert other[key] == first[key], key
+        for name in ("losses", "gradient_norms", "errors", "routing"):
+            assert other.get(name) == first.get(name), name
 
 
-def relative_error(values: list[float], expected: list[float]) -> float:
-    assert len(values) == len(expected) == JUDGED_STEPS
-    return max(abs(a - b) / abs(b) for a, b in zip(values, expected, strict=True))
+def assert_routes_as_one_process_does(session: Path, case: Case) -> None:
+    """Every count of the routing report is that of one process, which sees all tokens."""
+    found, expected = ranks_of(session, case)[0]["routing"], reference_of(session, case)["routing"]
+    for name in ("layers", "tokens_per_expert", "tokens_per_layer", "dropped"):
+        assert found[name] == expected[name], name
+    tolerance = 20 * TOLERANCE[case.precision][0]  # of a mean over few tokens, not over all
+    for name in ("entropy", "imbalance", "auxiliary_loss"):
+        assert found[name] == pytest.approx(expected[name], rel=tolerance), name
+    for ours, theirs in zip(found["loss_by_route"], expected["loss_by_route"], strict=True):
+        assert ours == pytest.approx(theirs, rel=tolerance)

@@ -1,0 +1,55 @@
+"""Where tokens of a mixture of experts go: one row a layout, for the terminal and the page."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from meshfit.report import words
+from meshfit.report.documents import CandidateDocument
+from meshfit.units import format_percent
+
+CAPTION = (
+    "medians over timed steps; imbalance: copies of tokens for the fullest expert over the mean, of "
+    "the worst layer; entropy: of a router's scores for a token, as a share of that without a "
+    "preference; dispatch, combine: seconds a step of all-to-all around experts, the mean over ranks, "
+    "waiting for others included"
+)
+
+
+def routing_rows(candidates: Iterable[CandidateDocument]) -> list[dict[str, Any]]:
+    """Layouts whose routers were watched, with what a table says of them."""
+    return [
+        {
+            "family": candidate["family"],
+            "layout": candidate["layout"],
+            **routing,
+            "tokens": [
+                round(sum(e) / len(e)) for e in zip(*routing["tokens_per_expert"], strict=True)
+            ],
+            "losses": routing["loss_by_route"][-1],
+        }
+        for candidate in candidates
+        if (routing := candidate.get("routing")) is not None
+    ]
+
+
+def routing_table(candidates: Iterable[CandidateDocument]) -> Table:
+    """The rows as a table."""
+    table = Table(title="Where tokens go", title_justify="left", title_style="bold",
+                  caption=CAPTION, caption_justify="left", box=None, padding=(0, 1, 0, 0))  # fmt: skip
+    table.add_column("layout", overflow="fold")
+    for name in ("imbalance", "entropy", "dropped", "padded", "dispatch", "combine"):
+        table.add_column(name, justify="right")
+    for row in routing_rows(candidates):
+        table.add_row(
+            Text(words.layout(row["layout"])),
+            f"{row['imbalance']:.2f}",
+            format_percent(row["entropy_fraction"]),
+            format_percent(row["dropped"]),
+            format_percent(row["padded"]),
+            words.duration(row["dispatch"]),
+            words.duration(row["combine"]),
+        )
+    return table

@@ -1,0 +1,38 @@
+"""Layouts of mixtures of experts that the runner has no code for."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from meshfit.mesh.spec import LayoutSpec
+
+_FAMILIES = ("mixtral", "qwen3_moe", "deepseek_v3")
+
+
+_DIVIDES_STATES = 2
+"""ZeRO stage from which FSDP2 holds parameters."""
+
+
+def _is_plain(layout: LayoutSpec) -> bool:
+    """Whether ranks are replicas of DDP, or share a ``ZeroRedundancyOptimizer``."""
+    return layout.zero_stage == 1 or (layout.tp == 1 and layout.pp == 1)
+
+
+def refusals(config: Mapping[str, Any], layout: LayoutSpec) -> Iterator[tuple[str, str]]:
+    """(axis, why not) of what cannot be run, with what would work."""
+    has_experts = config.get("model_type") in _FAMILIES
+    if layout.ep > 1 and not has_experts:
+        yield "ep", "this model has no experts; use ep=1"
+    if layout.etp > 1:
+        yield "etp", "the runner does not cut experts; use etp=1"
+    if layout.ep > 1 and layout.zero_stage < _DIVIDES_STATES and _is_plain(layout):
+        yield "zero_stage", "plain replicas all hold the same experts; use zero_stage=3"
+    if layout.tp > 1 and config.get("model_type") == "deepseek_v3":
+        yield "tp", "transformers has no plan to cut latent attention; use tp=1"
+    if has_experts and layout.tp > 1 and layout.ep == 1:
+        yield "tp", "the runner does not cut experts over tp; spread them with ep, or use tp=1"
+    if config.get("output_router_logits") and has_experts:
+        for axis in ("pp", "cp"):
+            if getattr(layout, axis) > 1:
+                yield axis, "the routers' auxiliary loss takes means over all layers and sequences"
+    if layout.ep > 1 and layout.tp > 1 and not layout.sp:
+        yield "ep", "tensor-parallel ranks would all send the same tokens; use sp=true"
