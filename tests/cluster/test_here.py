@@ -1,13 +1,17 @@
 import os
 from collections import namedtuple
+from dataclasses import replace
 
 import pytest
 
 from meshfit.cluster import here
+from meshfit.cluster.discover.formats import readings_of
+from meshfit.cluster.discover.text import source_of
 from meshfit.cluster.files import read_topology
 from meshfit.cluster.here import PROCESS_BYTES, available_memory, require_memory, this_machine
 from meshfit.cluster.nvml import Gpu
 from meshfit.errors import InputError
+from tests.cluster.discover.outputs import gpus, topo_matrix
 
 
 @pytest.fixture
@@ -88,6 +92,21 @@ def test_gpus_are_taken_where_there_are_any(with_gpus):
 def test_gpus_without_nvlink_sit_on_the_bus(with_gpus):
     with_gpus("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3", nvlink=False)
     assert [level.kind for level in this_machine().levels] == ["bus"]
+
+
+def test_links_that_join_pairs_only_are_no_link_of_all(with_gpus, monkeypatch):
+    """Bridges between GPU 0 and 3 and between 1 and 2: ranks take the devices in that order."""
+    with_gpus(*["NVIDIA A100-PCIE-80GB"] * 4)
+    matrix = topo_matrix(gpus(4), lambda i, j: "NV12" if i + j == 3 else "SYS")
+    (reading,) = readings_of(source_of("here", matrix))
+    (host,) = reading.hosts
+    named = tuple(replace(gpu, name="A100-PCIe") for gpu in host.gpus)
+    found = replace(reading, hosts=(replace(host, gpus=named),))
+    monkeypatch.setattr(here, "read_here", lambda: found)
+    topology = this_machine()
+    assert [(level.name, level.size) for level in topology.levels] == [("link", 2), ("host", 2)]
+    assert topology.device_order == (0, 3, 1, 2)
+    assert topology.is_here
 
 
 def test_nccl_takes_one_rank_a_gpu(with_gpus):

@@ -10,7 +10,10 @@ import psutil
 
 from meshfit.cluster.catalog import accelerator_entry
 from meshfit.cluster.cpu import CpuFigures, read_cpu
+from meshfit.cluster.discover.conclude import conclude, topology_of
+from meshfit.cluster.discover.here import read_here
 from meshfit.cluster.discover.here_sysfs import numa_cpus
+from meshfit.cluster.discover.merge import merge
 from meshfit.cluster.nvml import Gpu, visible_gpus
 from meshfit.cluster.shorthand import levels_of_one_host
 from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
@@ -108,14 +111,26 @@ def _gpu_topology(gpus: tuple[Gpu, ...], ranks: int | None, *, free_memory: bool
     entry = accelerator_entry(used[0].name)
     memory_bytes = min(gpu.free_bytes if free_memory else gpu.memory_bytes for gpu in used)
     linked = all(gpu.nvlink for gpu in used)
+    apart = _linked_apart(count) if linked else None
     return Topology(
         accelerator=replace(entry.spec, memory_bytes=memory_bytes),
-        levels=levels_of_one_host(entry, count, linked=linked),
+        levels=apart.levels if apart else levels_of_one_host(entry, count, linked=linked),
+        device_order=apart.device_order if apart else (),
         gpus_per_host=count,
         hosts=(socket.gethostname(),),
         host_memory_bytes=int(psutil.virtual_memory().total),
         is_here=True,
     )
+
+
+def _linked_apart(count: int) -> Topology | None:
+    """All GPUs of this machine, where links join some of them and not all (bridged pairs); None
+    where that is not so, or not known."""
+    found = conclude(merge([read_here()]))
+    if found.problems or len(found.discovery.gpus) != count:
+        return None
+    innermost = found.levels[0]
+    return topology_of(found) if innermost.name == "link" and innermost.size < count else None
 
 
 def _cpu_topology(ranks: int | None, *, oversubscribe: bool) -> Topology:
