@@ -10,18 +10,18 @@ def constant(tokens: int) -> LengthSpec:
     return LengthSpec(median_tokens=tokens, p99_tokens=tokens)
 
 
-@pytest.mark.parametrize("utilisation", [0.3, 0.6, 0.8])
+@pytest.mark.parametrize("utilisation", [0.3, 0.7])
 def test_one_place_and_equal_requests_wait_as_long_as_m_d_1_says(utilisation):
     """Mean waiting time rho D / (2 (1 - rho)) (Pollaczek-Khinchine with constant service)."""
     service_s = 10e-3 + 100 * 0.1e-3
     traffic = TrafficSpec(
         prompt=constant(100), output=constant(1), rate_per_s=utilisation / service_s
     )
-    requests = draw_requests(traffic, Draw(requests=40_000, longest_tokens=1000))
+    requests = draw_requests(traffic, Draw(requests=12_000, longest_tokens=1000))
     serve_open_loop(requests, pool(scheduler(max_sequences=1)))
     waited_s = sum(one.admitted_s - one.ready_s for one in requests) / len(requests)
     expected_s = utilisation * service_s / (2 * (1 - utilisation))
-    assert waited_s == pytest.approx(expected_s, rel=0.06)
+    assert waited_s == pytest.approx(expected_s, rel=0.1)
 
 
 def test_round_robin_takes_replicas_in_turn():

@@ -61,14 +61,17 @@ class KvPool:
 
     def hold(self, request: Request, context_tokens: float, *, segments: int = 0) -> None:
         """A request takes blocks for its context, sharing its leading ``segments``."""
-        woken_blocks = self.idle_blocks_of(request, segments) if segments else 0
-        for key in request.prefix[:segments]:
-            self.prefixes.use(key)
-        request.shared_segments = segments
-        own_tokens = context_tokens - self.shared_tokens(request)
-        self._take(own_tokens + woken_blocks * self.block_tokens)
-        self.surely_free_tokens -= self.block_tokens - 1
-        self._evict()
+        tokens = context_tokens
+        if segments:
+            tokens += self.idle_blocks_of(request, segments) * self.block_tokens
+            for key in request.prefix[:segments]:
+                self.prefixes.use(key)
+            request.shared_segments = segments
+            tokens -= self.shared_tokens(request)
+        self.held_tokens += tokens
+        self.surely_free_tokens -= tokens + self.block_tokens - 1
+        if self.prefixes.idle_blocks:
+            self._evict()
 
     def publish(self, request: Request) -> None:
         """A computed prompt's segments become shared ones, up to the first that already is. It holds
@@ -91,22 +94,19 @@ class KvPool:
                 self.prefixes.leave(key)
             tokens += (used_before - self.prefixes.used_blocks) * self.block_tokens
             request.shared_segments = 0
-        self._take(-tokens)
-        self.surely_free_tokens += self.block_tokens - 1
+        self.held_tokens -= tokens
+        self.surely_free_tokens += tokens + self.block_tokens - 1
 
     def grow(self, tokens: float) -> None:
         """Requests that hold blocks add ``tokens`` together."""
-        self._take(tokens)
-        self._evict()
-
-    def _take(self, tokens: float) -> None:
         self.held_tokens += tokens
         self.surely_free_tokens -= tokens
+        if self.prefixes.idle_blocks:
+            self._evict()
 
     def _segment_blocks(self, request: Request) -> int:
         return request.segment_tokens // self.block_tokens
 
     def _evict(self) -> None:
         """Idle segments make room for what requests may hold at most."""
-        if self.prefixes.idle_blocks:
-            self.prefixes.shrink(max(0, int(self.surely_free_tokens)) // self.block_tokens)
+        self.prefixes.shrink(max(0, int(self.surely_free_tokens)) // self.block_tokens)

@@ -66,12 +66,27 @@ class _PrefillStep:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _DecodeRun:
-    """``steps`` steps from ``starts_s`` on, of ``mean_s`` each: that of the step in their middle, as
-    their times grow linearly."""
+    """``steps`` steps, the first of ``first_s`` and each later one longer by ``slope_s``."""
 
     starts_s: float
     steps: int
-    mean_s: float
+    first_s: float
+    slope_s: float
+
+    @property
+    def mean_s(self) -> float:
+        """Of one step."""
+        return self.first_s + self.slope_s * (self.steps - 1) / 2
+
+    def steps_until(self, time_s: float) -> int:
+        """Steps that begin before ``time_s``, at least one: at the end of the last is a boundary.
+
+        The number ``n`` with ``n first + n (n - 1) / 2 slope`` not below the time that has passed.
+        """
+        passed_s = time_s - self.starts_s
+        middle_s = self.first_s - self.slope_s / 2
+        root_s = math.sqrt(middle_s * middle_s + 2 * self.slope_s * passed_s)
+        return max(1, math.ceil(2 * passed_s / (middle_s + root_s)))
 
 
 class Replica:
@@ -144,8 +159,11 @@ class Replica:
 
     def _begin(self, now_s: float) -> None:
         """At a boundary: chooses the next activity."""
-        preempted = self._make_room(now_s) if self._decoding else False
-        chunks = self._chunks(now_s, admits=not preempted)
+        growth_tokens = len(self._decoding) * self._scheduler.tokens_per_decode
+        preempted = growth_tokens > self._pool.surely_free_tokens and self._make_room(now_s)
+        chunks = None
+        if self._waiting or self._prefilling:
+            chunks = self._chunks(now_s, admits=not preempted)
         if chunks:
             self._begin_prefill(chunks, now_s)
         elif self._decoding:
@@ -155,8 +173,6 @@ class Replica:
 
     def _chunks(self, now_s: float, *, admits: bool) -> list[tuple[_Sequence, int]]:
         """Prompts, or parts of them, that go into the next step, also of those that it ``admits``."""
-        if not self._prefilling and not self._waiting:
-            return []
         scheduler = self._scheduler
         budget = scheduler.token_budget * scheduler.micro_batches
         if scheduler.mixed_steps:
@@ -271,12 +287,16 @@ class Replica:
         self._growth_tokens += sequence.tokens_per_step
         heapq.heappush(self._decoding, (sequence.last_step, request.number, sequence))
 
-    def _begin_run(self, now_s: float, most_steps: int | None = None) -> None:
-        steps = most_steps or self._steps_alike()
-        middle_tokens = self._context_tokens + (steps - 1) / 2 * self._growth_tokens
-        mean_s = self._table.decode_s(len(self._decoding), middle_tokens)
-        self._activity = _DecodeRun(starts_s=now_s, steps=steps, mean_s=mean_s)
-        self.ends_s = now_s + steps * mean_s
+    def _begin_run(self, now_s: float) -> None:
+        first_s, per_token_s = self._table.decode(len(self._decoding), self._context_tokens)
+        run = _DecodeRun(
+            starts_s=now_s,
+            steps=self._steps_alike(),
+            first_s=first_s,
+            slope_s=per_token_s * self._growth_tokens,
+        )
+        self._activity = run
+        self.ends_s = now_s + run.steps * run.mean_s
 
     def _steps_alike(self) -> int:
         """Steps until a request ends, the cache may be full, or contexts have grown by much."""
@@ -289,22 +309,19 @@ class Replica:
 
     def _cut(self, run: _DecodeRun, now_s: float) -> None:
         """Ends a run at the first boundary from ``now_s`` on."""
-        steps = max(1, math.ceil((now_s - run.starts_s) / run.mean_s))
-        while steps < run.steps:
-            self._begin_run(run.starts_s, steps)
-            if self.ends_s >= now_s:  # its steps are shorter than those of the whole run
-                return
-            steps += 1
+        steps = run.steps_until(now_s)
+        if steps < run.steps:
+            run.steps = steps
+            self.ends_s = run.starts_s + steps * run.mean_s
 
     def _end_run(self, run: _DecodeRun, now_s: float) -> None:
-        decoding, steps = len(self._decoding), run.steps
+        decoding, steps, mean_s = len(self._decoding), run.steps, run.mean_s
         if self._stall_s:  # the first gap holds the prefill steps before it
-            first_ends_s = run.starts_s + run.mean_s
-            self._log(first_ends_s, self._stall_s + run.mean_s, 1, decoding)
+            self._log(run.starts_s + mean_s, self._stall_s + mean_s, 1, decoding)
             steps, self._stall_s = steps - 1, 0.0
         self._decode(run.steps, now_s)
         if steps:
-            self._log(now_s, run.mean_s, steps, decoding)
+            self._log(now_s, mean_s, steps, decoding)
 
     def _decode(self, steps: int, now_s: float) -> None:
         """Every decoding request has gone ``steps`` further; some end."""
@@ -334,10 +351,7 @@ class Replica:
 
     def _make_room(self, now_s: float) -> bool:
         """Preempts until the next step of the others fits; whether it had to."""
-        per_request = self._scheduler.tokens_per_decode
-        if len(self._decoding) * per_request <= self._pool.surely_free_tokens:
-            return False
-        preempted = False
+        per_request, preempted = self._scheduler.tokens_per_decode, False
         while not self._pool.fits(self._own_contexts(decode_tokens=per_request)):
             self._preempt(max(self._batch(), key=lambda sequence: sequence.request.order), now_s)
             preempted = True

@@ -1,6 +1,7 @@
 """What an engine's scheduler lets into one step."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class SchedulerSpec:
     def capacity_blocks(self) -> int:
         return self.kv_capacity_tokens // self.block_tokens
 
-    @property
+    @cached_property
     def tokens_per_decode(self) -> int:
         """Tokens that a step computes of one decoding request."""
         return 1 + self.draft_tokens

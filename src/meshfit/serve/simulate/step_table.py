@@ -51,46 +51,50 @@ class StepTable:
         self._prompt_attention = self._prompt_attention_rows()
         self._decoding: dict[int, _Decoding] = {}
 
-    def decode_s(self, requests: int, context_tokens: float) -> float:
-        """A step in which so many requests decode, their caches holding ``context_tokens``."""
-        return self._at_length(self._rows(requests).alone, context_tokens / requests)
+    def decode(self, requests: int, context_tokens: float) -> tuple[float, float]:
+        """Seconds of a step in which so many requests decode, their caches holding
+        ``context_tokens``, and by how much each further token there prolongs it."""
+        row = self._rows(requests).alone
+        points = self._points_per_length
+        squared = context_tokens / requests * points
+        index = int(math.sqrt(squared))
+        below = row[index]
+        slope = (row[index + 1] - below) / (2 * index + 1)
+        return below + (squared - index * index) * slope, slope * points / requests
 
     def mixed_s(
         self, *, largest_chunk: int, tokens: int, pairs: float, requests: int, context_tokens: float
     ) -> float:
         """A step that also computes ``tokens`` of prompts with so many (query, key) ``pairs``; the
         largest chunk of one prompt among them is ``largest_chunk``."""
+        in_largest = tokens
         if self._micro_batches > 1:
-            largest_chunk = max(largest_chunk, -(-tokens // self._micro_batches))
-        else:
-            largest_chunk = tokens
-        column = self._column_of_tokens[largest_chunk]
+            in_largest = max(largest_chunk, -(-tokens // self._micro_batches))
+        column = self._column_of_tokens[in_largest]
         index = int(column)
         weight = column - index
-        rows = self._rows(requests)
-        linear = rows.linear
-        seconds = self._at_length(self._prompt_attention[index], pairs / tokens) + linear[index]
+        linear = self._rows(requests).linear
+        seconds = linear[index] + in_largest * self._pairs_s(round(column), pairs / tokens)
         if weight:
-            above = self._at_length(self._prompt_attention[index + 1], pairs / tokens)
-            seconds += weight * (above + linear[index + 1] - seconds)
+            seconds += weight * (linear[index + 1] - linear[index])
         if requests:
-            seconds += self._at_length(rows.alone, context_tokens / requests) - linear[0]
+            seconds += self.decode(requests, context_tokens)[0] - linear[0]
         return seconds
 
-    def _at_length(self, row: list[float], length: float) -> float:
-        """The entry of ``row`` at a mean length, between its two neighbours."""
+    def _pairs_s(self, column: int, length: float) -> float:
+        """What attention to ``length`` keys on average adds for one token of a prompt."""
+        row = self._prompt_attention[column]
         squared = length * self._points_per_length
         index = int(math.sqrt(squared))
-        below = row[index]
         share = (squared - index * index) / (2 * index + 1)
-        return below + share * (row[index + 1] - below)
+        return row[index] + share * (row[index + 1] - row[index])
 
     def _rows(self, requests: int) -> _Decoding:
         """Those of the largest micro-batch of so many requests."""
-        share = -(-requests // self._micro_batches)
-        rows = self._decoding.get(share)
+        rows = self._decoding.get(requests)
         if rows is None:
-            rows = self._decoding[share] = self._tabulate(float(share))
+            share = -(-requests // self._micro_batches)
+            rows = self._decoding[requests] = self._tabulate(float(share))
         return rows
 
     def _tabulate(self, requests: float) -> _Decoding:
@@ -107,10 +111,12 @@ class StepTable:
         return _Decoding(linear=linear.tolist(), alone=decoding.tolist())
 
     def _prompt_attention_rows(self) -> list[list[float]]:
+        """Seconds a token by mean number of keys, one row for each number of tokens."""
         tokens = self._tokens[:, None]
         prompts = {"prefill_tokens": tokens, "prefill_requests": np.sign(tokens)}
         with_pairs = self._turn_s(prefill_pairs=tokens * self._lengths, **prompts)
-        rows: list[list[float]] = (with_pairs - self._turn_s(**prompts)).tolist()
+        added = with_pairs - self._turn_s(**prompts)
+        rows: list[list[float]] = (added / np.maximum(tokens, 1)).tolist()
         return rows
 
     def _turn_s(self, **load: FloatArray | float) -> FloatArray:
