@@ -96,7 +96,7 @@ def test_gpus_without_nvlink_sit_on_the_bus(with_gpus):
 
 def test_links_that_join_pairs_only_are_no_link_of_all(with_gpus, monkeypatch):
     """Bridges between GPU 0 and 3 and between 1 and 2: ranks take the devices in that order."""
-    with_gpus(*["NVIDIA A100-PCIE-80GB"] * 4)
+    with_gpus(*["A100-PCIe-80"] * 4)
     matrix = topo_matrix(gpus(4), lambda i, j: "NV12" if i + j == 3 else "SYS")
     (reading,) = readings_of(source_of("here", matrix))
     (host,) = reading.hosts
