@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from meshfit.report.words import ABSENT, rate
-from meshfit.serve.loading import DEFAULT_PERCENTILE
+from meshfit.serve.device import likely_range
+from meshfit.serve.loading import DEFAULT_PERCENTILE, ReplicaLoad
 from meshfit.serve.plan import (
     Bounds,
     ServingPlan,
@@ -78,6 +79,7 @@ def _row(row: ServingRow, plan: ServingPlan) -> dict[str, Any]:
         "ttft": None if load is None else load.ttft_s,
         "tpot": None if load is None else load.tpot_s,
         "latencies": _latencies(row, plan),
+        "interval": {} if load is None else _intervals(load),
         "tokens_per_s_per_gpu": row.tokens_per_s_per_gpu,
         "most_tokens_per_s_per_gpu": None if load is None else capacity_per_gpu(row),
         "price_per_million_tokens": row.price_per_million_tokens,
@@ -98,6 +100,14 @@ def _latencies(row: ServingRow, plan: ServingPlan) -> dict[str, float]:
     return {
         f"{metric}.p{percentile:g}": row.load.latency_s(metric, percentile)  # type: ignore[arg-type]
         for metric, percentile in dict.fromkeys(asked + usual)
+    }
+
+
+def _intervals(load: ReplicaLoad) -> dict[str, list[float]]:
+    """Where four of five measured servers lie around the means."""
+    return {
+        "ttft": list(likely_range("ttft", load.ttft_s)),
+        "tpot": list(likely_range("tpot", load.tpot_s)),
     }
 
 

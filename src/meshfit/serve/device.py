@@ -1,5 +1,6 @@
 """What one accelerator achieves inside a server, and what an engine adds to it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ from meshfit.predict.costs.rates import MatmulRates, Rates, rates
 from meshfit.predict.costs.tables.chips import CHIP_OF, CHIPS, LINK_OF
 from meshfit.predict.costs.tables.matmul import matmul_table
 from meshfit.serve.matmuls import ComputeType
+from meshfit.serve.traffic import Metric
 
 FILE = "constants.csv"
 _PEAK: dict[ComputeType, str] = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "fp4": "fp4"}
@@ -20,6 +22,14 @@ _FAMILY = {"bf16": "16bit", "fp8": "fp8", "fp8_block": "fp8", "fp4": "fp4"}
 def serving_constants() -> TimeConstants:
     """What is known of servers beyond single operations."""
     return read_constants(FILE, "meshfit.serve")
+
+
+def likely_range(metric: Metric, seconds: float) -> tuple[float, float]:
+    """Where four of five measured servers lie around a predicted latency; a gap between tokens is as
+    sure as their mean, the whole of a request as its first token."""
+    kind = "tpot" if metric in ("tpot", "itl") else "ttft"
+    factor = math.exp(serving_constants()[f"spread.{kind}"])
+    return seconds / factor, seconds * factor
 
 
 @dataclass(frozen=True, kw_only=True)

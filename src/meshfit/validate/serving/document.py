@@ -3,8 +3,9 @@
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
+from meshfit.serve.device import likely_range
 from meshfit.validate.document import TargetDocument
 from meshfit.validate.error_scores import percentile
 from meshfit.validate.serving.layouts import (
@@ -18,11 +19,14 @@ from meshfit.validate.serving.predictions import ServingPrediction
 TARGETS = {"tpot": 0.10, "ttft": 0.23, "regret": 0.05}
 """Medians over aggregated rows; AIConfigurator 0.12 has 14.5 % and 64 % on the same table."""
 
+METRICS: tuple[Literal["tpot", "ttft"], ...] = ("tpot", "ttft")
+
 LOOP = "closed: concurrency requests are in flight, the next sent when one ends"
 
 
 class ServingDocument(TypedDict):
-    """Errors are predicted over measured, less one; a configuration that is there twice counts
+    """``rows`` has two entries a row of the file, one a ``metric``, in seconds. Errors are predicted over
+    measured, less one; a configuration that is there twice counts
     once, by the median of its errors."""
 
     file: str
@@ -47,7 +51,7 @@ def serving_document(
     document = ServingDocument(
         file=file,
         loop=LOOP,
-        rows=[_row(one) for one in predictions],
+        rows=[_row(one, metric) for one in predictions for metric in METRICS],
         summary={"aggregated": _score(modelled)},
         by_system=_by(modelled, lambda one: one.row.system),
         by_backend=_by(modelled, lambda one: one.row.backend),
@@ -65,14 +69,17 @@ def serving_document(
     return document
 
 
-def _row(one: ServingPrediction) -> dict[str, Any]:
+def _row(one: ServingPrediction, metric: Literal["tpot", "ttft"]) -> dict[str, Any]:
     row = one.row
+    predicted = one.tpot_s if metric == "tpot" else one.ttft_s
+    low, high = (None, None) if predicted is None else likely_range(metric, predicted)
     return {
         "id": row.id,
-        "predicted": {"ttft": one.ttft_s, "tpot": one.tpot_s},
-        "measured": {"ttft": row.ttft_s, "tpot": row.tpot_s},
-        "low": None,
-        "high": None,
+        "metric": metric,
+        "predicted": predicted,
+        "measured": row.tpot_s if metric == "tpot" else row.ttft_s,
+        "low": low,
+        "high": high,
         "reason": one.reason or None,
         "layout": None if row.layout is None else row.layout.as_json(),
         "concurrency": row.concurrency,
@@ -95,7 +102,7 @@ def _score(predictions: Sequence[ServingPrediction]) -> dict[str, Any]:
         pair = (one.tpot_s / one.row.tpot_s - 1, one.ttft_s / one.row.ttft_s - 1)
         errors[one.row.configuration].append(pair)
     score: dict[str, Any] = {"rows": len(predictions), "configurations": len(errors)}
-    for index, name in enumerate(("tpot", "ttft")):
+    for index, name in enumerate(METRICS):
         one_each = [statistics.median(pair[index] for pair in pairs) for pairs in errors.values()]
         if not one_each:
             continue
@@ -104,8 +111,15 @@ def _score(predictions: Sequence[ServingPrediction]) -> dict[str, Any]:
             f"{name}_median_abs_error": statistics.median(absolute),
             f"{name}_p90_abs_error": percentile(absolute, 90),
             f"{name}_bias": statistics.median(one_each),
+            f"{name}_interval_coverage": _covered(one_each, name),
         }
     return score
+
+
+def _covered(errors: Sequence[float], metric: Literal["tpot", "ttft"]) -> float:
+    """Share of measurements inside the interval, the prediction being 1."""
+    low, high = likely_range(metric, 1.0)
+    return sum(low <= 1 / (1 + error) <= high for error in errors) / len(errors)
 
 
 def _coverage(
