@@ -424,7 +424,7 @@ def test_the_launcher_trains_with_the_losses_of_the_run(session, tmp_path):
     assert f"step {STEPS - 1}: loss" in (tmp_path / "launch.txt").read_text()
 
 
-def test_the_script_knows_the_families_that_the_runner_knows():
+def test_the_script_knows_the_dense_families_that_the_runner_knows():
     from meshfit.engines.native.files import RUNNABLE_MODEL_TYPES
     from meshfit.run.transformer import FAMILIES
 

@@ -4,8 +4,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from meshfit.funnel.sweep.routing import routing_groups
 from meshfit.mesh.spec import AXES, LayoutSpec, make_layout
-from meshfit.workload.training import PRECISIONS, AdapterSpec, DataSpec, TrainingSpec
+from meshfit.record.schema import RoutingGroups
+from meshfit.workload.training import (
+    PRECISIONS,
+    AdapterSpec,
+    DataSpec,
+    RuntimeSpec,
+    TrainingSpec,
+)
 
 NUM_RANKS = 4
 JUDGED_STEPS = 5
@@ -29,6 +37,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": _SIZES | {"model_type": "qwen2"},
     "qwen3": _SIZES | {"model_type": "qwen3", "head_dim": 16},
     "mistral": _SIZES | {"model_type": "mistral", "sliding_window": 8},
+    "mixtral": _SIZES | {"model_type": "mixtral", "num_local_experts": 8,
+                         "num_experts_per_tok": 2},
+    "mixtral_auxiliary": _SIZES | {"model_type": "mixtral", "num_local_experts": 8,
+                                   "num_experts_per_tok": 2,
+                                   "output_router_logits": True, "router_aux_loss_coef": 0.1},
+    "qwen3_moe": _SIZES | {"model_type": "qwen3_moe", "head_dim": 16, "num_experts": 8,
+                           "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+                           "mlp_only_layers": [0], "norm_topk_prob": True},
+    "deepseek_v3": _SIZES | {"model_type": "deepseek_v3", "num_key_value_heads": 4,
+                             "moe_intermediate_size": 32, "n_routed_experts": 8,
+                             "n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 2,
+                             "topk_group": 1, "first_k_dense_replace": 1, "q_lora_rank": 16,
+                             "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
+                             "v_head_dim": 8},
     "phi3": _SIZES | {"model_type": "phi3", "pad_token_id": 0, "bos_token_id": 1,
                       "eos_token_id": 2},
     "gpt2": {"model_type": "gpt2", "vocab_size": 64, "n_embd": 32, "n_layer": 4, "n_head": 4,
@@ -49,6 +71,11 @@ class Case:
 
     optimizer: str = "adamw"
     rank_order: tuple[str, ...] = AXES
+    capacity: float | None = None
+    """Copies of tokens that an expert takes from a rank over an even share."""
+
+    groups: RoutingGroups | None = None
+    """Of a reference: how ranks of the layout that it stands for share out tokens."""
     adapter: AdapterSpec | None = None
     documents: bool = False
     """Whether sequences are packed prompts and answers, of which only answers count."""
@@ -61,9 +88,10 @@ class Case:
     def reference(self) -> "Case":
         """The same work in one process."""
         return Case(model=self.model, precision=self.precision, masked=self.masked,
-                    optimizer=self.optimizer, adapter=self.adapter,
-                    documents=self.documents,
-                    keys={"micro_batch_size": GLOBAL_BATCH_SIZE})  # fmt: skip
+                    optimizer=self.optimizer, adapter=self.adapter, documents=self.documents,
+                    keys={"micro_batch_size": GLOBAL_BATCH_SIZE},
+                    capacity=self.capacity,
+                    groups=routing_groups(CONFIGS[self.model], self.training, self.layout))  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -71,6 +99,9 @@ class Case:
         extras += [self.optimizer] * (self.optimizer != "adamw")
         extras += ["lora"] * (self.adapter is not None) + ["documents"] * self.documents
         extras += ["-".join(self.rank_order)] * (self.rank_order != AXES)
+        extras += [f"capacity {self.capacity}"] * (self.capacity is not None)
+        if self.groups is not None:
+            extras += [f"{self.groups.sequences}x{self.groups.shards}"]
         return " ".join([self.model, *extras, self.layout.label])
 
     @property
@@ -82,10 +113,16 @@ class Case:
             optimizer=self.optimizer,
             adapter=self.adapter,
             learning_rate=1e-3,
+            runtime=RuntimeSpec(expert_capacity_factor=self.capacity),
             data=DataSpec(source="documents", path=str(LESSONS), seed=3)
             if self.documents
             else DataSpec(seed=3),
         )
+
+
+def has_experts(case: Case) -> bool:
+    """Whether its model is a mixture of experts."""
+    return "num_experts_per_tok" in CONFIGS[case.model]
 
 
 def _cases(model: str, *layouts: str, **options: Any) -> list[Case]:
@@ -176,10 +213,41 @@ CASES: list[Case] = [
     *_cases("llama", "dp_replicate=2,tp=2,micro_batch_size=4", "dp_shard=2,tp=2,micro_batch_size=4",
             "pp=2,tp=2,micro_batch_size=4", "dp_replicate=2,dp_shard=2", "pp=2,dp_shard=2",
             rank_order=("tp", "cp", "dp_shard", "dp_replicate", "pp")),
+    *_cases("mixtral", "dp_shard=4,ep=2", "dp_shard=2,tp=2,ep=4,micro_batch_size=4"),
+    *_cases("qwen3_moe", "dp_replicate=2,dp_shard=2,ep=2,micro_batch_size=2",
+            "pp=2,dp_shard=2,ep=2,micro_batch_size=2"),
+    *_cases("deepseek_v3", "dp_shard=4,ep=4,recompute=full"),
+    *_cases("mixtral", "dp_shard=4,ep=2", precision="bf16_mixed"),
+    *_cases("mixtral_auxiliary", "dp_shard=4,ep=2"),
+    *_cases("qwen3_moe", "dp_shard=2,tp=2,ep=2,micro_batch_size=2", capacity=1.0),
     *_cases("llama", "dp_shard=4", "dp_replicate=4", "dp_shard=2,tp=2,micro_batch_size=4",
             adapter=ADAPTER),
     *_cases("llama_bytes", "dp_replicate=4", "dp_shard=2,tp=2,micro_batch_size=4", documents=True),
 ]  # fmt: skip
+
+HEAVY_CASES: list[Case] = [
+    *_cases("mixtral", "dp_replicate=4", "dp_shard=4", "dp_shard=4,ep=4", "dp_shard=4,ep=2,zero_stage=2",
+            "dp_replicate=2,dp_shard=2,ep=2", "dp_shard=2,tp=2,ep=2,micro_batch_size=2",
+            "tp=4,ep=4,micro_batch_size=8", "dp_replicate=2,tp=2,ep=2,micro_batch_size=4",
+            "pp=2,tp=2,ep=2,micro_batch_size=4", "pp=2,dp_shard=2,ep=2", "pp=4",
+            "dp_shard=2,tp=2,ep=4,micro_batch_size=2,recompute=full"),
+    *_cases("qwen3_moe", "dp_replicate=4", "dp_shard=4", "dp_shard=4,ep=2", "dp_shard=4,ep=4",
+            "dp_shard=2,tp=2,ep=4,micro_batch_size=2", "pp=2,tp=2,ep=2,micro_batch_size=4",
+            "pp=2,dp_replicate=2", "dp_shard=4,ep=2,recompute=full"),
+    *_cases("deepseek_v3", "dp_replicate=4", "dp_shard=4", "dp_shard=4,ep=2",
+            "dp_replicate=2,dp_shard=2,ep=2", "pp=2,dp_shard=2,ep=2,micro_batch_size=2",
+            "pp=4,micro_batch_size=2"),
+    *_cases("mixtral", "dp_shard=4,ep=4", "dp_shard=2,tp=2,ep=2,micro_batch_size=4",
+            "pp=2,dp_shard=2,ep=2,micro_batch_size=2", precision="bf16_mixed"),
+    *_cases("deepseek_v3", "dp_shard=4,ep=2", precision="bf16_mixed"),
+    *_cases("mixtral_auxiliary", "dp_replicate=4", "dp_shard=2,tp=2,ep=2,micro_batch_size=4",
+            "dp_shard=4,ep=4,recompute=full"),
+    *_cases("mixtral", "dp_replicate=4", "dp_shard=4,ep=4", "pp=2,dp_shard=2,ep=2,micro_batch_size=2",
+            capacity=1.0),
+    *_cases("deepseek_v3", "dp_shard=4,ep=2,micro_batch_size=2", capacity=0.5),
+    *_cases("qwen3_moe", "dp_shard=4,ep=2", masked=True),
+]  # fmt: skip
+"""Mixtures of experts under every combination that the runner has for them: `make test-all`."""
 
 STRATEGY_CASES: list[Case] = [
     *_cases(
@@ -217,5 +285,9 @@ STRATEGY_CASES: list[Case] = [
 ]  # fmt: skip
 """Further combinations, which only ``make test-all`` runs."""
 
-SESSIONS: dict[str, list[Case]] = {"everyday": CASES, "strategies": STRATEGY_CASES}
+SESSIONS: dict[str, list[Case]] = {
+    "everyday": CASES,
+    "heavy": HEAVY_CASES,
+    "strategies": STRATEGY_CASES,
+}
 """Name of a session -> its cases."""

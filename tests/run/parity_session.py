@@ -8,8 +8,9 @@ the second is one of ``SESSIONS``.
 import json
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -17,13 +18,31 @@ import torch.distributed as dist
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from meshfit.run.experts.capacity import TokenGroups
+from meshfit.run.experts.choices import (
+    Choices,
+    KeptChoices,
+    OwnChoices,
+    ReferenceChoices,
+    ReplayedChoices,
+)
+from meshfit.run.experts.policy import ExpertPolicy
+from meshfit.run.experts.replay import tokens_of_rank
+from meshfit.run.experts.report import routing_report
 from meshfit.run.gradients import compare_gradients, save_gradients
 from meshfit.run.mesh import RankMesh, build_mesh
 from meshfit.run.parallelize import RankModel, build_rank_model
 from meshfit.run.trainer import Trainer
 from meshfit.run.weights import write_initial_weights
 from meshfit.workload.corpus import Corpus, open_corpus
-from tests.run.layouts import CONFIGS, JUDGED_STEPS, NUM_RANKS, SESSIONS, Case
+from tests.run.layouts import (
+    CONFIGS,
+    JUDGED_STEPS,
+    NUM_RANKS,
+    SEQUENCE_LENGTH,
+    SESSIONS,
+    Case,
+)
 from tests.run.traps import spring_traps
 
 CPU = torch.device("cpu")
@@ -95,6 +114,21 @@ def corpus_of(case: Case) -> Corpus | MaskedCorpus:
     return MaskedCorpus(corpus) if case.masked else corpus
 
 
+def policy_of(case: Case) -> ExpertPolicy:
+    groups = case.groups and TokenGroups(sequence_length=SEQUENCE_LENGTH, **asdict(case.groups))
+    return ExpertPolicy(capacity_factor=case.capacity, bias_rate=0.001, groups=groups)
+
+
+def choices_of(case: Case, mesh: RankMesh, folder: Path) -> Choices:
+    """Under bf16, where rounding turns choices, a reference keeps its own for others to take."""
+    if case.precision == "fp32":
+        return OwnChoices()
+    if mesh.devices is None:
+        return KeptChoices(JUDGED_STEPS)
+    tokens = tokens_of_rank(mesh, case.training, context=None)
+    return ReplayedChoices(ReferenceChoices(folder=folder / case.reference.name, tokens=tokens))
+
+
 def run(case: Case, mesh: RankMesh, folder: Path, inspect) -> dict:
     """The judged steps of a case; ``inspect`` looks at the gradients of the first."""
     model = build_rank_model(
@@ -104,7 +138,10 @@ def run(case: Case, mesh: RankMesh, folder: Path, inspect) -> dict:
         case.training.precision,
         CPU,
         adapter=case.adapter,
+        policy=policy_of(case),
     )
+    if model.experts is not None:
+        model.experts.choices = choices_of(case, mesh, folder)
     trainer = Trainer(model, mesh, case.training, corpus_of(case), CPU)
     found: dict = {}
     for step in range(JUDGED_STEPS):
@@ -114,6 +151,10 @@ def run(case: Case, mesh: RankMesh, folder: Path, inspect) -> dict:
             if step == 0:
                 found |= inspect(model)
             trainer.update()
+    if model.experts is not None:
+        found["routing"] = asdict(routing_report(model.experts, mesh))
+        if isinstance(model.experts.choices, KeptChoices):
+            model.experts.choices.save(folder / case.name)
     found["collectives"] = counter.counts
     found["losses"] = trainer.losses()
     found["gradient_norms"] = trainer.gradient_norms()
@@ -140,17 +181,20 @@ def run_case(case: Case, folder: Path) -> dict:
     def compare(model: RankModel) -> dict:
         parameters = model.parameters_by_name()
         gradients = compare_gradients(parameters, mesh, reference, model.packings())
-        local_square = sum(p.grad.norm().square() for p in parameters.values())
         return {
             "errors": {gradient.name: gradient.error for gradient in gradients},
             "ratios": {gradient.name: gradient.ratio for gradient in gradients},
-            "norm_of_own_stages": float(
-                local_square.full_tensor() if hasattr(local_square, "placements") else local_square
-            )
-            ** 0.5,
+            # DTensors of experts lie on another mesh: they cannot be added to the others.
+            "norm_of_own_stages": None if model.experts else norm_of(parameters.values()),
         }
 
     return run(case, mesh, folder, compare)
+
+
+def norm_of(parameters: Iterable[torch.nn.Parameter]) -> float:
+    """The norm of the gradients that this rank's stages have, over ranks of these stages."""
+    square = sum(parameter.grad.norm().square() for parameter in parameters)
+    return float(square.full_tensor() if hasattr(square, "placements") else square) ** 0.5
 
 
 def main() -> None:
@@ -161,8 +205,8 @@ def main() -> None:
     watch = Watch()
     watch.install()
     if dist.get_rank() == 0:
-        for model, config in CONFIGS.items():
-            write_initial_weights(config, folder / "weights" / model, seed=0)
+        for model in {case.model for case in cases}:
+            write_initial_weights(CONFIGS[model], folder / "weights" / model, seed=0)
         for case in {case.reference.name: case.reference for case in cases}.values():
             run_reference(case, folder)
     dist.barrier()

@@ -11,7 +11,13 @@ from tests.run.layouts import CASES, CONFIGS, STRATEGY_CASES
     ("model", "keys", "message"),
     [
         ("llama", {"cp": 8, "cp_method": "all_to_all"}, "cp_method: 8 ranks cannot trade 4 query"),
-        ("llama", {"ep": 2, "dp_shard": 2}, "ep: the runner has no expert parallelism"),
+        ("llama", {"ep": 2, "dp_shard": 2}, "ep: this model has no experts; use ep=1"),
+        ("mixtral", {"ep": 2, "etp": 2, "tp": 2, "dp_shard": 2}, "etp: the runner does not cut"),
+        ("mixtral", {"ep": 2, "dp_shard": 2, "zero_stage": 1}, "plain replicas all hold the same"),
+        ("mixtral", {"tp": 2}, "tp: the runner does not cut experts over tp; spread them with ep"),
+        ("mixtral", {"ep": 2, "tp": 2, "sp": False}, "would all send the same tokens; use sp=true"),
+        ("mixtral_auxiliary", {"pp": 2}, "pp: the routers' auxiliary loss takes means over all"),
+        ("deepseek_v3", {"tp": 2, "ep": 2}, "tp: transformers has no plan to cut latent attention"),
         ("llama", {"offload": "cpu"}, "CPU ranks have them in host memory as it is"),
         (
             "llama",

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.layouts import CASES, Case
+from tests.run.layouts import CASES, Case, has_experts
 from tests.run.parity import (
     assert_all_ranks_report_the_same,
     assert_computes_what_one_process_computes,
+    assert_routes_as_one_process_does,
     ranks_of,
     run_session,
 )
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.dist
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of one session of all cases."""
+    """The folder of one session of all everyday cases."""
     return run_session(tmp_path_factory.mktemp("parity"), "everyday")
 
 
@@ -31,6 +32,13 @@ def test_layout_computes_what_one_process_computes(session: Path, case: Case) ->
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_rank_reports_the_same_losses_norms_and_gradients(session: Path, case: Case) -> None:
     assert_all_ranks_report_the_same(session, case)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if has_experts(case)], ids=lambda case: case.name
+)
+def test_routing_is_counted_as_one_process_counts_it(session: Path, case: Case) -> None:
+    assert_routes_as_one_process_does(session, case)
 
 
 def find(model: str, layout: str) -> Case:

@@ -5,6 +5,7 @@ drift apart later (5e-2 in the loss after 20 steps of AdamW at a learning rate o
 """
 
 import math
+from dataclasses import replace
 
 from meshfit.compare.diagnosis import Comparison, Tolerance, why_different, why_incomparable
 from meshfit.mesh.spec import LayoutSpec
@@ -39,6 +40,9 @@ def judge(
     out, because something is missing or not finite, is infinite.
     """
     tolerance = TOLERANCES[training.precision.name]
+    replayed = result.replayed
+    if replayed is not None:
+        result = replace(result, losses=replayed.losses, gradient_norms=replayed.gradient_norms)
     comparison = Comparison(
         result=result,
         reference=reference,
@@ -61,6 +65,7 @@ def judge(
         tolerance_loss=tolerance.loss,
         tolerance_gradient=tolerance.gradient,
         factor=factor,
+        replayed_tokens=replayed.differing_tokens if replayed else None,
         message=message,
     )
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from meshfit.mesh.spec import AXES
 from meshfit.run.context.attention import ContextParallel
+from meshfit.run.experts.model import ExpertModel
 from meshfit.run.mesh import RankMesh
 
 WORLD = "world"
@@ -45,7 +46,12 @@ class Message:
 class Groups:
     """Names of process groups -> mesh axes."""
 
-    def __init__(self, mesh: RankMesh, context: ContextParallel | None = None) -> None:
+    def __init__(
+        self,
+        mesh: RankMesh,
+        context: ContextParallel | None = None,
+        experts: ExpertModel | None = None,
+    ) -> None:
         self._axes: dict[str, str] = {}
         if mesh.devices is None:
             return
@@ -56,6 +62,8 @@ class Groups:
                 self._axes[submesh.get_group().group_name] = axis
         exchanges = (context.keys, context.heads) if context is not None else ()
         self._axes |= {group.group_name: "cp" for group in exchanges if group is not None}
+        if experts is not None:
+            self._axes |= {group.group_name: axis for axis, group in experts.groups()}
 
     def message(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object

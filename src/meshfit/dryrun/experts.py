@@ -28,7 +28,7 @@ def _even_sizes(sent: Tensor, _received: Tensor, num_rows: int) -> tuple[list[in
     return sizes, [sizes[0]] * ranks
 
 
-class _GroupedMatmul(torch.autograd.Function):
+class _GroupedMatmul(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is Any to mypy
     """PyTorch's own wants bf16 of fake tensors, whatever real ones may be. ``weight`` is [experts, in,
     out], ``ends`` where each expert's rows end."""
 

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from meshfit.cluster.topology import DeviceType
 from meshfit.dryrun.collectives import Groups
+from meshfit.dryrun.experts import even_loads
 from meshfit.dryrun.operators import cuda_operators
 from meshfit.dryrun.recorder import Recorder
 from meshfit.dryrun.trace import Trace
@@ -44,13 +45,14 @@ def trace_of_step(
     is_cuda = device_type == "cuda"
     with fake_world(rank, layout.world_size):
         mesh = build_mesh(layout, DEVICE.type)
-        bare = build_bare_model(config, mesh, training.precision, training.adapter)
-        with fake_tensors() as mode, cuda_operators() if is_cuda else nullcontext():
+        bare = build_bare_model(config, mesh, training.precision, adapter=training.adapter)
+        operators = cuda_operators() if is_cuda else nullcontext()
+        with fake_tensors() as mode, even_loads(), operators:
             model = _with_memory(bare, mesh)
             corpus = _corpus(config, training)
             trainer = _FakeTrainer(model, mesh, training, corpus, mode)
             trainer.warm_up()
-            groups = Groups(mesh, model.stages[0].context_parallel)
+            groups = Groups(mesh, model.stages[0].context_parallel, model.experts)
             with Recorder(
                 model.stages, trainer.optimizer, groups, device_type=device_type
             ) as recorder:

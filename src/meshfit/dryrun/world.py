@@ -43,17 +43,17 @@ def fake_tensors() -> Iterator[FakeTensorMode]:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with ExitStack() as stack:
         stack.enter_context(
-            _replaced(
+            replaced(
                 ShardingPropagator,
                 "_propagate_tensor_meta_non_cached",
                 _outside_of_modes(ShardingPropagator._propagate_tensor_meta_non_cached),
             )
         )
-        stack.enter_context(_replaced(_PipelineSchedule, "_warmup_p2p", _agree_on_shapes))
+        stack.enter_context(replaced(_PipelineSchedule, "_warmup_p2p", _agree_on_shapes))
         stack.enter_context(
-            _replaced(schedules, "_batch_p2p", _holding_tensors(schedules._batch_p2p))
+            replaced(schedules, "_batch_p2p", _holding_tensors(schedules._batch_p2p))
         )
-        stack.enter_context(_replaced(functional_collectives, "_are_we_tracing", lambda: False))
+        stack.enter_context(replaced(functional_collectives, "_are_we_tracing", lambda: False))
         stack.enter_context(_unpacked_sequences())
         stack.enter_context(mode)
         stack.enter_context(_RealAnswers())
@@ -151,7 +151,7 @@ def _unpacked_sequences() -> Iterator[None]:
     """
     from transformers import masking_utils  # noqa: PLC0415
 
-    with _replaced(masking_utils, "is_tracing", lambda *_: False):
+    with replaced(masking_utils, "is_tracing", lambda *_: False):
         yield
 
 
@@ -174,7 +174,8 @@ def _agree_on_shapes(
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    """Inside, the attribute ``name`` of ``owner`` is ``value``."""
     original = owner.__dict__[name]
     setattr(owner, name, value)
     try:

@@ -100,6 +100,8 @@ class RuntimeFile(Strict):
     paged_optimizer: bool = False
     communication_sms: Fraction | None = None
     expert_imbalance: Annotated[float, Field(ge=1, lt=1e6)] = 1.0
+    expert_capacity_factor: Annotated[float, Field(gt=0, lt=1e6)] | None = None
+    router_bias_rate: Annotated[float, Field(ge=0, lt=1)] = 0.001
     power_limit: str | Count | None = None
 
 
@@ -171,6 +173,7 @@ class SearchFile(Strict):
     zero_stage: ZeroStage | list[ZeroStage] | None = None
     micro_batch_size: Count | list[Count] | None = None
     recompute: str | list[str] | None = None
+    cp_method: str | list[str] | None = None
     offload: str | list[str] | None = None
     headroom: str | Number = "10%"
 

@@ -52,6 +52,7 @@ def model_facts(model: ModelSpec) -> dict[str, Any]:
         "tie_word_embeddings": model.tie_word_embeddings,
         "dropout": model.dropout,
         "latent_attention": bool(_of(LatentAttentionSpec, blocks)),
+        "auxiliary_loss": bool(experts and model.config.get("output_router_logits")),
         "num_experts": _common(moe.num_experts for moe in experts) or 0,
         "moe_intermediate_size": _common(moe.expert.intermediate_size for moe in experts),
         "shared_expert_intermediate_size": _common(

@@ -21,6 +21,7 @@ from meshfit.compare.utilisation import Utilisation
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.campaign import Campaign
 from meshfit.record.schema import RankReport, Record, RunResult, StepProfile
+from meshfit.report.routing_document import RoutingDocument, routing_of
 
 SCHEMA_VERSION = 1
 DAY_S = 86_400.0
@@ -184,6 +185,7 @@ class CandidateDocument(TypedDict):
         memory: keys of ``MemoryBreakdown.as_json`` of the rank with the highest total.
         exposed: seconds of a profiled step by ``COLLECTIVE.AXIS``, the mean over ranks; ``profile``
             has the other terms, the mean over ranks and repeats as well.
+        routing: what routers of experts did; None in a dense model.
         utilisation: keys of ``compare.utilisation.Utilisation``.
         first_step: seconds from a process's start to the end of its first step, median of repeats.
         stragglers: ranks that are much slower than others, or than they were.
@@ -206,6 +208,7 @@ class CandidateDocument(TypedDict):
     memory: dict[str, int | None] | None
     exposed: dict[str, float] | None
     profile: NotRequired[ProfileDocument | None]
+    routing: NotRequired[RoutingDocument | None]
     utilisation: NotRequired[dict[str, Any] | None]
     first_step: NotRequired[float | None]
     stragglers: NotRequired[list[int]]
@@ -372,6 +375,7 @@ def candidate(
         "memory": measured.memory.as_json() if measured.memory else None,
         "exposed": _exposed(profile),
         "profile": profile,
+        "routing": routing_of(timed, warmup_steps),
         "utilisation": asdict(utilisation) if utilisation else None,
         "first_step": _median(
             [r.phases_s["first_step"] for r in timed if "first_step" in r.phases_s]

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from meshfit.report import charts, profiles, words
+from meshfit.report import charts, profiles, routing, words
 from meshfit.report.documents import CandidateDocument, FitDocument, SpreadDocument
 from meshfit.units import format_bandwidth, format_count, format_percent
 
@@ -66,7 +66,12 @@ def _environment() -> Environment:
         "percent": format_percent,
         "rate": words.rate,
     }
-    environment.globals |= {"words": words, "profiles": profiles, "absent": words.ABSENT}
+    environment.globals |= {
+        "words": words,
+        "profiles": profiles,
+        "routing": routing,
+        "absent": words.ABSENT,
+    }
     return environment
 
 

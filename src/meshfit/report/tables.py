@@ -23,6 +23,7 @@ from meshfit.report.documents import (
     ViolationDocument,
 )
 from meshfit.report.profiles import profile_table
+from meshfit.report.routing import routing_table
 from meshfit.units import format_count, format_duration, format_percent
 
 _VERDICT_STYLES = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "invalid": "red"}
@@ -270,12 +271,19 @@ def _example(example: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def fit_view(document: FitDocument) -> RenderableType:
-    """Notes, the winner with its reason, every candidate, where their steps go, and why each stands
+    """Notes, the winner with its reason, every candidate, where their steps and their tokens go, and why each stands
     where it does."""
     profiled = [row for row in document["candidates"] if row.get("profile") is not None]
     profile = [profile_table(profiled)] if profiled else []
+    routed = [row for row in document["candidates"] if row.get("routing") is not None]
+    routing = [routing_table(routed)] if routed else []
     return Group(
-        *notes(document), headline(document), fit_table(document), *profile, reasons(document)
+        *notes(document),
+        headline(document),
+        fit_table(document),
+        *profile,
+        *routing,
+        reasons(document),
     )
 
 

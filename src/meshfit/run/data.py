@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.run.experts.model import ExpertModel
 from meshfit.run.mesh import RankMesh
 from meshfit.run.transformer import Stage
 
@@ -32,12 +33,17 @@ def _is_combined(layout: LayoutSpec) -> bool:
     return layout.tp > 1 or layout.pp > 1
 
 
-def shard_or_replicate(stage: Stage, mesh: RankMesh, compute_dtype: torch.dtype | None) -> None:
+def shard_or_replicate(
+    stage: Stage,
+    mesh: RankMesh,
+    compute_dtype: torch.dtype | None,
+    experts: ExpertModel | None,
+) -> None:
     """Put FSDP2's hooks on a stage with meta parameters: one unit a layer, the rest with the root.
 
     ZeRO stage 3 frees gathered parameters after the forward, stage 2 keeps them to the backward.
     ``compute_dtype`` is what parameters are gathered and used in (None: as they are); gradients
-    are reduced in fp32.
+    are reduced in fp32. ``experts`` that expert parallelism divides have units of their own.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: PLC0415
 
@@ -55,6 +61,10 @@ def shard_or_replicate(stage: Stage, mesh: RankMesh, compute_dtype: torch.dtype 
 
         options = {"mesh": mesh.replicas, "mp_policy": precision}
         wrap = replicate
+    if experts is not None:
+        reshards = layout.zero_stage == 3
+        apart = experts.divide_states(stage, mp_policy=precision, reshard_after_forward=reshards)
+        options["ignored_params"] = apart
     for layer in stage.layers:
         wrap(layer, **options)
     wrap(stage, **options)

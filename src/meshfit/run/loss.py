@@ -16,15 +16,22 @@ def token_loss_sum(logits_BSV: Tensor, labels_BS: Tensor, *, scale: float = 1.0)
     with ``scale = 1 / (valid tokens of the whole step)`` every token weighs the same. Logits may be a
     DTensor divided over the vocabulary, inside ``divided_logits``.
     """
+    return _cross_entropy(logits_BSV, labels_BS, "sum") * scale
+
+
+def token_losses(logits_BSV: Tensor, labels_BS: Tensor) -> Tensor:
+    """The cross entropy of every token in fp32, [B, S]; 0 where it does not count."""
+    return _cross_entropy(logits_BSV, labels_BS, "none").view_as(labels_BS)
+
+
+def _cross_entropy(logits_BSV: Tensor, labels_BS: Tensor, reduction: str) -> Tensor:
     loss = cross_entropy(
         logits_BSV.float().flatten(0, 1),
         labels_BS.flatten(),
         ignore_index=IGNORED,
-        reduction="sum",
+        reduction=reduction,
     )
-    if hasattr(loss, "placements"):
-        loss = loss.to_local()
-    return loss * scale
+    return loss.to_local() if hasattr(loss, "placements") else loss
 
 
 def divided_logits(tp: int) -> AbstractContextManager[None]:

@@ -1,18 +1,18 @@
 """From a layout to the modules that one rank runs.
 
 The order matters: the pipeline decides which layers exist here, tensor parallelism turns their
-parameters into shards, context parallelism takes over attention, recompute wraps the layers'
-forwards, data parallelism shards what is left.
+parameters into shards, expert parallelism those of experts, context parallelism takes over
+attention, recompute wraps the layers' forwards, data parallelism shards what is left.
 All of it happens on meta parameters; only then does a rank load the shards that are its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from meshfit.errors import InputError
 from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES
@@ -26,6 +26,10 @@ from meshfit.run.context.attention import (
 )
 from meshfit.run.context.refusals import refusals as context_refusals
 from meshfit.run.data import shard_or_replicate, uses_ddp, uses_fsdp, wrap_ddp
+from meshfit.run.experts.model import ExpertModel, build_expert_model
+from meshfit.run.experts.policy import NO_LIMITS, ExpertPolicy
+from meshfit.run.experts.refusals import refusals as expert_refusals
+from meshfit.run.loss import token_loss_sum
 from meshfit.run.mesh import RankMesh
 from meshfit.run.packed import Packing
 from meshfit.run.transformer import Stage, build_causal_lm, family_of
@@ -42,17 +46,20 @@ class RankModel:
         modules: what to call for each stage: the stage itself, or DDP around it.
         stage_ids: their indices in the whole pipeline.
         disabled_dropout: config keys whose dropout was set to 0, with what they were.
+        experts: what it has of mixtures of experts; None in a dense model.
     """
 
     stages: tuple[Stage, ...]
     modules: tuple[nn.Module, ...]
     stage_ids: tuple[int, ...]
     disabled_dropout: Mapping[str, float]
+    experts: ExpertModel | None = None
 
     def parameters_by_name(self) -> dict[str, nn.Parameter]:
         """Name -> trained parameter (or this rank's shard of it), over all stages of this rank.
 
-        Names are Hugging Face's, and PEFT's for adapters. A tied head on another stage than its embedding is left out: it is ``tied_copy``.
+        Names are Hugging Face's, and PEFT's for adapters. A tied head on another stage than its
+        embedding is left out: it is ``tied_copy``.
         """
         return {
             name: parameter
@@ -71,6 +78,11 @@ class RankModel:
         copy = self.stages[-1].tied_copy
         return copy if copy is not None and copy.requires_grad else None
 
+    @property
+    def token_loss_sum(self) -> Callable[..., Tensor]:
+        """``loss.token_loss_sum``, watched by whoever has to know what tokens lose."""
+        return token_loss_sum if self.experts is None else self.experts.token_loss_sum
+
 
 def build_rank_model(
     config: Mapping[str, Any],
@@ -80,13 +92,14 @@ def build_rank_model(
     device: torch.device,
     *,
     adapter: AdapterSpec | None = None,
+    policy: ExpertPolicy = NO_LIMITS,
 ) -> RankModel:
     """This rank's part of the model, parallelised, with its weights loaded.
 
     Raises:
         InputError: the layout asks for what the runner cannot do with this model.
     """
-    bare = build_bare_model(config, mesh, precision, adapter)
+    bare = build_bare_model(config, mesh, precision, adapter=adapter, policy=policy)
     for stage in bare.stages:
         load_shards(stage, weights, device)
     return with_replicas(bare, mesh)
@@ -96,7 +109,9 @@ def build_bare_model(
     config: Mapping[str, Any],
     mesh: RankMesh,
     precision: PrecisionSpec,
+    *,
     adapter: AdapterSpec | None = None,
+    policy: ExpertPolicy = NO_LIMITS,
 ) -> RankModel:
     """This rank's part of the model, parallelised, its parameters shapes without memory.
 
@@ -106,19 +121,25 @@ def build_bare_model(
     layout = mesh.layout
     check_runnable(config, layout)
     stage_ids = stages_of_rank(layout.schedule, mesh.index("pp"), layout.pp, layout.vpp)
-    stages, disabled = [], {}
+    stages, disabled, experts = [], {}, None
     context = context_parallel_of(mesh)
     for stage_id in stage_ids:
         stage, disabled = _build_stage(config, layout, stage_id, precision)
+        experts = experts or build_expert_model(stage.model.config, mesh, policy)
+        if experts is not None:
+            experts.install(stage)
         if adapter is not None:
             attach_adapters(stage, adapter)
-        _parallelize(stage, mesh, precision, context, adapter)
+        _parallelize(stage, mesh, context, adapter)
+        if uses_fsdp(layout):
+            shard_or_replicate(stage, mesh, compute_dtype(precision), experts)
         stages.append(stage)
     return RankModel(
         stages=tuple(stages),
         modules=tuple(stages),
         stage_ids=stage_ids,
         disabled_dropout=disabled,
+        experts=experts,
     )
 
 
@@ -153,7 +174,6 @@ def _build_stage(
 def _parallelize(
     stage: Stage,
     mesh: RankMesh,
-    precision: PrecisionSpec,
     context: ContextParallel | None,
     adapter: AdapterSpec | None,
 ) -> None:
@@ -170,8 +190,6 @@ def _parallelize(
         from meshfit.run.recompute import apply_recompute  # noqa: PLC0415
 
         apply_recompute(stage, layout)
-    if uses_fsdp(layout):
-        shard_or_replicate(stage, mesh, compute_dtype(precision))
 
 
 def check_runnable(config: Mapping[str, Any], layout: LayoutSpec) -> None:
@@ -185,8 +203,7 @@ def check_runnable(config: Mapping[str, Any], layout: LayoutSpec) -> None:
 
 def _refusals(config: Mapping[str, Any], layout: LayoutSpec) -> list[tuple[str, str]]:
     refusals = list(context_refusals(config, layout))
-    if layout.ep > 1 or layout.etp > 1:
-        refusals.append(("ep", "the runner has no expert parallelism yet; use ep=1"))
+    refusals += expert_refusals(config, layout)
     if layout.offload is not None:
         refusals.append(
             (

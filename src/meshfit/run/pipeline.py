@@ -25,7 +25,6 @@ from meshfit.errors import InputError
 from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.run.data import uses_fsdp
-from meshfit.run.loss import token_loss_sum
 from meshfit.run.mesh import RankMesh
 from meshfit.run.parallelize import RankModel, compute_dtype
 from meshfit.run.transformer import Stage
@@ -67,7 +66,7 @@ def build_schedule(
         return schedule_class(
             stages if issubclass(schedule_class, PipelineScheduleMulti) else stages[0],
             layout.num_micro_batches(training.global_batch_size),
-            loss_fn=token_loss_sum,
+            loss_fn=model.token_loss_sum,
             scale_grads=False,  # the loss is already a share of the whole step's mean
         )
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What one rank reports of itself: step times, peak memory, resident set."""
+"""What one rank reports of itself: step times, exchanges of experts, peak memory, resident set."""
 
 import platform
 
@@ -21,6 +21,10 @@ def report_of_rank(
     the first one left out.
     """
     step_s, input_wait_s = trainer.clock.step_s(), trainer.clock.input_wait_s()
+    times = model.experts.times if trainer.mesh.layout.ep > 1 else None
+    dispatch_s, combine_s = (
+        (times.dispatch.seconds(), times.combine.seconds()) if times else ((), ())
+    )
     on_device = device_memory(device)
     tracked = _tracked_peak(trainer, model) if track_memory else None
     return RankReport(
@@ -34,6 +38,8 @@ def report_of_rank(
         resident_bytes=peak_resident_bytes(),
         stage=model.stage_ids[0],
         first_bad_loss=trainer.first_bad_loss(),
+        dispatch_s=dispatch_s,
+        combine_s=combine_s,
     )
 
 

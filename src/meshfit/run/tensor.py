@@ -24,6 +24,7 @@ from torch.distributed.tensor.parallel import (
 
 from meshfit.errors import InputError
 from meshfit.run.adapters import BASE, AdaptedLinear
+from meshfit.run.experts.layer import has_experts, share_router
 from meshfit.run.tensor_plan import check_divisible, packings_of, plan_of_layers, share_heads
 from meshfit.run.tensor_styles import (
     ReplicatedParallel,
@@ -52,6 +53,9 @@ def apply_tensor_parallel(stage: Stage, mesh: DeviceMesh, *, sequence_parallel: 
     for layer in stage.layers:
         parallelize_module(layer, mesh, _layer_styles(layer, plan, config, tp, between_blocks))
         share_heads(layer, config, tp)
+        if has_experts(layer):
+            layer.mlp.register_forward_pre_hook(_take_local_shard, with_kwargs=True)
+            share_router(layer.mlp.gate, mesh)
     stage.packings = packings_of(config, stage.parameters_by_name(), tp)
     _parallelize_ends(stage, mesh, between_blocks)
     stage.tie_head()
@@ -62,10 +66,16 @@ def apply_tensor_parallel(stage: Stage, mesh: DeviceMesh, *, sequence_parallel: 
 def _layer_styles(
     layer: nn.Module, plan: dict[str, str], config: Any, tp: int, between_blocks: Placement
 ) -> dict[str, ParallelStyle]:
-    """Module name inside a layer -> how it is sharded."""
+    """Module name inside a layer -> how it is sharded. Routed experts are expert parallelism's."""
     styles: dict[str, ParallelStyle] = {}
+    modules = dict(layer.named_modules())
+    plan = {
+        name: style
+        for name, style in plan.items()
+        if name in modules and not name.startswith("mlp.experts")
+    }
     for name, style in plan.items():
-        if isinstance(layer.get_submodule(name), AdaptedLinear):
+        if isinstance(modules[name], AdaptedLinear):
             styles |= _adapter_styles(name, style, between_blocks)
         else:
             styles[name] = _style_of(style, between_blocks)
@@ -74,9 +84,10 @@ def _layer_styles(
         head_dim = layer.self_attn.head_dim
         for name in ("self_attn.k_proj", "self_attn.v_proj"):
             styles[name] = SharedHeads(heads=kv_heads, head_dim=head_dim)
-    blocks = list(dict.fromkeys(name.split(".")[0] for name in plan))
+    blocks = list(dict.fromkeys(name.rpartition(".")[0] for name in plan))
+    apart = {"mlp", *(block.split(".")[0] for block in blocks)}
     for name, child in layer.named_children():
-        if name not in blocks and any(True for _ in child.parameters()):
+        if name not in apart and any(True for _ in child.parameters()):
             styles[name] = _norm_style(between_blocks)
     if isinstance(between_blocks, Shard):
         styles |= {block: _gather_sequence(between_blocks, block) for block in blocks}

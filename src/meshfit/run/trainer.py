@@ -13,7 +13,7 @@ from meshfit.run.context.refusals import check_sequence
 from meshfit.run.data import GradientSync
 from meshfit.run.documents import separate_documents
 from meshfit.run.gradients import GlobalNorm
-from meshfit.run.loss import IGNORED, divided_logits, token_loss_sum
+from meshfit.run.loss import IGNORED, divided_logits
 from meshfit.run.mesh import RankMesh
 from meshfit.run.optimizer import build_optimizer
 from meshfit.run.parallelize import RankModel
@@ -51,6 +51,9 @@ class Trainer:
         self._runner = _build_runner(model, mesh, training, device)
         self._partial_gradients = _build_partial_gradients(parameters, mesh)
         self._tied_gradients = build_tied_gradients(model, mesh)
+        self._experts = model.experts
+        if model.experts is not None:
+            model.experts.start(device)
         self._norm = GlobalNorm(parameters, mesh, model.tied_copy)
         copies = [] if model.tied_copy is None else [model.tied_copy]
         self.optimizer = build_optimizer([*parameters, *copies], training, mesh)
@@ -62,6 +65,8 @@ class Trainer:
 
         ``loss_factor`` multiplies this rank's loss: an injected fault passes NaN.
         """
+        if self._experts is not None:
+            self._experts.begin_step(step)
         with self.clock.input_wait():
             inputs, labels = self._load(step)
         # Gradients are averaged over ranks; the loss is a mean over the step's valid tokens.
@@ -70,6 +75,8 @@ class Trainer:
             loss = self._runner.run(inputs, labels, scale * loss_factor)
         if self._partial_gradients is not None:
             self._partial_gradients.reduce()
+        if self._experts is not None:
+            self._experts.finish_gradients()
         if self._tied_gradients is not None:
             self._tied_gradients.reduce()
         self._losses.append(loss)
@@ -82,6 +89,8 @@ class Trainer:
         self._norms.append(norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if self._experts is not None:
+            self._experts.end_step()
 
     @property
     def num_steps(self) -> int:
@@ -132,6 +141,8 @@ class _MicroBatchLoop:
 
     def __init__(self, model: RankModel, layout: LayoutSpec) -> None:
         (self._module,) = model.modules
+        self._token_loss_sum = model.token_loss_sum
+        self._experts = model.experts
         self._micro_batch_size = layout.micro_batch_size
         self._sync = GradientSync(self._module, layout)
 
@@ -143,10 +154,17 @@ class _MicroBatchLoop:
         last = len(input_parts) - 1
         for index, (part, part_labels) in enumerate(zip(input_parts, label_parts, strict=True)):
             with self._sync.of_micro_batch(is_last=index == last):
-                loss = token_loss_sum(self._module(part), part_labels, scale=scale)
-                loss.backward()
+                loss = self._token_loss_sum(self._module(part), part_labels, scale=scale)
+                self._with_auxiliary(loss, len(input_parts)).backward()
             total += loss.detach()
         return total
+
+    def _with_auxiliary(self, loss: Tensor, num_micro_batches: int) -> Tensor:
+        """What is differentiated: the loss, and what routers of experts add to it."""
+        if self._experts is None:
+            return loss
+        auxiliary = self._experts.auxiliary_loss(num_micro_batches)
+        return loss if auxiliary is None else loss + auxiliary
 
 
 class _Pipeline:

@@ -43,6 +43,9 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(
         class_name="GPT2LMHeadModel", embeddings=("wte", "wpe"), layers="h", final_norm="ln_f"
     ),
+    "mixtral": Family(class_name="MixtralForCausalLM", **_LLAMA_LIKE),
+    "qwen3_moe": Family(class_name="Qwen3MoeForCausalLM", **_LLAMA_LIKE),
+    "deepseek_v3": Family(class_name="DeepseekV3ForCausalLM", **_LLAMA_LIKE),
     "phi3": Family(class_name="Phi3ForCausalLM", **_LLAMA_LIKE),
 }
 """Hugging Face ``model_type`` -> the family. These can be run."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from meshfit.errors import InputError
 from meshfit.run.adapters import initial_factor, is_adapter, name_in_files
+from meshfit.run.experts.files import is_stacked, other_names, read_each
 from meshfit.run.packed import pieces_of
 from meshfit.run.transformer import Stage, build_causal_lm, family_of
 
@@ -133,6 +134,10 @@ class WeightsFolder:
         self._folder = folder
         self._open: dict[Path, Any] = {}
 
+    def has_any(self, names: Iterable[str]) -> bool:
+        """Whether one of ``names`` is there."""
+        return any(name in self._file_of for name in names)
+
     def read(self, names: Iterable[str], shape: Sequence[int], box: tuple[slice, ...]) -> Tensor:
         """The part ``box`` of the first of ``names`` that is there, a tensor of ``shape``.
 
@@ -219,10 +224,19 @@ def load_shards(stage: Stage, folder: Path, device: torch.device) -> None:
             continue
         names = tuple(_names_in_files(stage, name_in_files(name)))
         for own, whole in pieces_of(box, stage.packings.get(name)):
-            local[own].copy_(weights.read(names, parameter.shape, whole))
+            local[own].copy_(_read(weights, names, parameter.shape, whole))
     for name, buffer in persistent_buffers(stage.model):
         _, whole = local_shard(buffer)
         buffer.copy_(weights.read(_names_in_files(stage, name), buffer.shape, whole))
+
+
+def _read(
+    weights: WeightsFolder, names: tuple[str, ...], shape: Sequence[int], box: tuple[slice, ...]
+) -> Tensor:
+    """The part ``box`` of a parameter; of stacked experts also from a tensor for each of them."""
+    if is_stacked(names[0]) and not weights.has_any(names):
+        return read_each(weights, names[0], shape, box)
+    return weights.read(names, shape, box)
 
 
 def local_shard(parameter: Tensor) -> tuple[Tensor, tuple[slice, ...]]:
@@ -247,5 +261,6 @@ def _names_in_files(stage: Stage, name: str) -> Iterator[str]:
     yield from (alias for alias, source in tied.items() if source == name)
     if name in tied:  # a head on another stage than the embedding that it is tied to
         yield tied[name]
+    yield from other_names(name)
     # Some files hold the base model alone, GPT-2's for one.
     yield name.removeprefix(f"{stage.model.base_model_prefix}.")

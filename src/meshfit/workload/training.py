@@ -104,6 +104,9 @@ class RuntimeSpec:
             accelerator and host (bitsandbytes' paged optimizers).
         communication_sms: share of the accelerator that communication kernels take, 0-1.
         expert_imbalance: tokens of the fullest expert-parallel rank over an even share.
+        expert_capacity_factor: copies of tokens that an expert takes from a rank's micro-batch over
+            an even share; what is beyond is dropped. None: dropless.
+        router_bias_rate: by how much a balancing bias moves after each step (DeepSeek-V3: 0.001).
     """
 
     compile: bool | None = None
@@ -123,6 +126,8 @@ class RuntimeSpec:
     paged_optimizer: bool = False
     communication_sms: float | None = None
     expert_imbalance: float = 1.0
+    expert_capacity_factor: float | None = None
+    router_bias_rate: float = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)

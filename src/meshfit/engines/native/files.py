@@ -36,7 +36,10 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel"),
 }
-RUNNABLE_MODEL_TYPES: tuple[str, ...] = (*_CLASSES, "phi3")
+EXPERT_MODEL_TYPES: tuple[str, ...] = ("mixtral", "qwen3_moe", "deepseek_v3")
+"""Mixtures of experts: the runner knows them, the exported script does not."""
+
+RUNNABLE_MODEL_TYPES: tuple[str, ...] = (*_CLASSES, *EXPERT_MODEL_TYPES, "phi3")
 """Values of ``model_type`` that the runner knows; its exported script knows ``_CLASSES``."""
 
 _SCHEDULES: Mapping[str, str] = {
@@ -82,7 +85,7 @@ def export(
             "steps": steps,
             "prediction": _prediction_line(prediction),
             "status": status,
-        "devices": ",".join(map(str, device_order)),
+            "devices": ",".join(map(str, device_order)),
             "versions": WRITTEN_FOR,
         }
     )

@@ -39,6 +39,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "paged_optimizer": _SWITCH,
     "communication_sms": (0.0, 0.2),
     "expert_imbalance": (1.0, 2.0),
+    "expert_capacity_factor": (1.0, 2.0),
+    "router_bias_rate": (0.0, 0.001),
 }
 """Key of ``RuntimeSpec`` -> values of which one at least moves an estimate, where the key can."""
 

@@ -207,11 +207,14 @@ def _conclude(job: Job, plan: SweepPlan, end: SweepEnd, folder: RunFolder) -> Fi
         headroom_fraction=job.headroom_fraction,
     )
     document = fit_document(job, plan, end, candidates, choice)
+    if choice.winner is not None:
+        try:
+            export_winner(job, choice.winner, folder)
+        except InputError as error:  # the run stands, whether or not a script can be written of it
+            document["notes"].append(f"No launch files were written: {error}.")
     _remember(job, candidates, plan.plan_hash, document)
     write_json_atomically(folder.document, document)
     folder.page.write_text(render_page(document), encoding="utf-8")
-    if choice.winner is not None:
-        export_winner(job, choice.winner, folder)
     return FitEnd(document=document, folder=folder, choice=choice, candidates=tuple(candidates))
 
 

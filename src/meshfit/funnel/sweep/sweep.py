@@ -8,17 +8,20 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 
 from meshfit.compare.blame import nonfinite_loss
 from meshfit.compare.parity import judge
 from meshfit.errors import RunError
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.progress import Progress
+from meshfit.funnel.sweep.routing import routing_groups
 from meshfit.funnel.sweep.tasks import CANDIDATE_PURPOSES, Task, key_of
 from meshfit.job.spec import RunSpec
 from meshfit.launch.hosts import LaunchHost
 from meshfit.launch.supervise import launch
-from meshfit.record.schema import Parity, ParityKind, Purpose, Record, RunResult
+from meshfit.record.schema import Parity, ParityKind, Record, RunResult
 from meshfit.record.store import RecordStore
 
 
@@ -152,16 +155,20 @@ def _judge(task: Task, result: RunResult, rows: Sequence[Record]) -> Parity | No
 def _reference_of(task: Task, rows: Sequence[Record]) -> tuple[RunResult | None, ParityKind]:
     if task.request.reference is not None:
         kind: ParityKind = "reduced" if task.request.purpose == "parity" else "single_process"
-        return _first_result(rows, "reference"), kind
-    plain = next((row for row in rows if row.purpose == "measure" and row.result), None)
+        return _result_of(rows, Path(task.request.reference).name), kind
+    request = task.request
+    groups = partial(routing_groups, request.model_config, request.training)
+    measured = (row for row in rows if row.purpose == "measure" and row.result)
+    plain = next((row for row in measured if groups(row.layout) == groups(task.layout)), None)
     if plain is None or plain.candidate == task.request.candidate:
         return None, "reference"
     return plain.result, "reference"
 
 
-def _first_result(rows: Sequence[Record], purpose: Purpose) -> RunResult | None:
-    results = (row.result for row in rows if row.purpose == purpose)
-    return next((result for result in results if result is not None), None)
+def _result_of(rows: Sequence[Record], reference: str) -> RunResult | None:
+    """What the reference of that name found."""
+    ours = (row.result for row in rows if (row.purpose, row.candidate) == ("reference", reference))
+    return next((result for result in ours if result is not None), None)
 
 
 def _broken_ground(task: Task, row: Record, folder: RunFolder) -> str:

@@ -1,6 +1,6 @@
 """The launches of a sweep, in order. Nothing here runs anything."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,10 @@ from meshfit.cluster.topology import Topology
 from meshfit.compare.parity import JUDGED_STEPS
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.proof import on_reduced_model, plainest
+from meshfit.funnel.sweep.routing import reference_name, routing_groups
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.schema import Purpose, Record, RunRequest, SweepPlan
+from meshfit.record.schema import Purpose, Record, RoutingGroups, RunRequest, SweepPlan
 
 TaskKey = tuple[Purpose, str, int]
 """What identifies a launch, and its row, within one plan: purpose, candidate, repeat."""
@@ -82,7 +83,7 @@ class TaskList:
             yield self._weights("full")
         if is_reduced:
             yield self._weights("reduced")
-        yield self._reference("reduced" if is_reduced else "full")
+        yield from self._references("reduced" if is_reduced else "full", layouts)
         if is_reduced:
             yield from (self._parity(layout) for layout in layouts)
             first = plainest(layouts)
@@ -101,10 +102,24 @@ class TaskList:
     def _weights(self, model: str) -> Task:
         return self._task("weights", model, self._plan.parity_layout, self._folder.weights(model))
 
-    def _reference(self, model: str) -> Task:
-        return self._task(
-            "reference", model, self._plan.parity_layout, self._folder.reference(model)
-        )
+    def _references(self, model: str, layouts: Sequence[LayoutSpec]) -> Iterator[Task]:
+        """One, or one for each way in which ``layouts`` let ranks route tokens."""
+        for groups in dict.fromkeys(self._routing_groups(model, layout) for layout in layouts):
+            name = reference_name(model, groups)
+            yield self._task(
+                "reference",
+                model,
+                self._plan.parity_layout,
+                self._folder.reference(name),
+                name=name,
+                routing_groups=groups,
+            )
+
+    def _routing_groups(self, model: str, layout: LayoutSpec) -> RoutingGroups | None:
+        return routing_groups(self._config(model), self._job.training, layout)
+
+    def _reference_of(self, model: str, layout: LayoutSpec) -> Path:
+        return self._folder.reference(reference_name(model, self._routing_groups(model, layout)))
 
     def _parity(self, layout: LayoutSpec) -> Task:
         return self._task(
@@ -112,7 +127,7 @@ class TaskList:
             "reduced",
             layout,
             self._folder.launch(layout, "parity", 0),
-            reference=self._folder.reference("reduced"),
+            reference=self._reference_of("reduced", layout),
         )
 
     def _measure(self, layout: LayoutSpec, repeat: int) -> Task:
@@ -123,7 +138,7 @@ class TaskList:
             layout,
             self._folder.launch(layout, "measure", repeat),
             repeat=repeat,
-            reference=self._folder.reference("full") if proven_whole else None,
+            reference=self._reference_of("full", layout) if proven_whole else None,
         )
 
     def _task(
@@ -133,15 +148,17 @@ class TaskList:
         layout: LayoutSpec,
         folder: Path,
         *,
+        name: str | None = None,
         repeat: int = 0,
         reference: Path | None = None,
+        routing_groups: RoutingGroups | None = None,
     ) -> Task:
         job = self._job
         is_candidate = purpose in CANDIDATE_PURPOSES
         predictions = {planned.layout: planned.prediction for planned in self._plan.layouts}
         request = RunRequest(
             plan_hash=self._plan.plan_hash,
-            candidate=layout.label if is_candidate else model,
+            candidate=layout.label if is_candidate else name or model,
             repeat=repeat,
             purpose=purpose,
             model_config=self._config(model),
@@ -155,6 +172,7 @@ class TaskList:
             seed=WEIGHTS_SEED,
             threads_per_rank=job.run.threads_per_rank,
             reference=str(reference) if reference else None,
+            routing_groups=routing_groups,
             topology=topology_document(job.topology),
             hosts=_planned_hosts(job.topology, layout.world_size),
             rank_order=job.profile.rank_order,

@@ -131,17 +131,59 @@ def expert_bias_needs_whole_experts(moe_bias: Fact, etp: Fact) -> Fact:
 
 
 @rule(
-    subject="ep",
+    subject="zero_stage",
     message=(
-        "{engine} does not run expert parallelism yet (ep={ep}); it is planned with the "
-        "execution of every strategy"
+        "zero_stage={zero_stage} takes all ranks to hold the same parameters, and with ep={ep} they hold "
+        "other experts; {engine} spreads these at stage 2 or 3, or under tp or pp"
     ),
     module="experts",
     lists_all=True,
 )
-def expert_parallel_not_run(ep: Fact) -> Fact:
-    """Token dispatch is not part of the runner yet."""
-    return ep == 1
+def experts_beyond_plain_replicas(ep: Fact, zero_stage: Fact, tp: Fact, pp: Fact) -> Fact:
+    """DDP and ``ZeroRedundancyOptimizer`` know neither shards nor groups of some ranks."""
+    return (ep == 1) | (zero_stage > 1) | ((zero_stage == 0) & ((tp > 1) | (pp > 1)))
+
+
+@rule(
+    subject="tp",
+    message=(
+        "{engine} does not cut experts over tp={tp}; with ep above 1 its ranks hold whole ones, each "
+        "other ones"
+    ),
+    module="routed experts",
+    lists_all=True,
+)
+def experts_not_cut_by_tensor_parallel(num_experts: Fact, tp: Fact, ep: Fact) -> Fact:
+    """Half a gate and half an up projection, packed in one weight, are no equal cut of it."""
+    return (num_experts == 0) | (tp == 1) | (ep > 1)
+
+
+@rule(
+    subject="pp",
+    message=(
+        "the routers' auxiliary loss takes its means over all layers, which pp={pp} puts on different "
+        "stages; output_router_logits: false leaves it out"
+    ),
+    module="experts",
+    lists_all=True,
+)
+def auxiliary_loss_on_one_stage(auxiliary_loss: Fact, pp: Fact) -> Fact:
+    """A product of sums over layers (transformers' definition) is no sum over stages."""
+    return (auxiliary_loss == 0) | (pp == 1)
+
+
+@rule(
+    subject="cp",
+    message=(
+        "the routers' auxiliary loss takes its means over whole sequences, which cp={cp} cuts; "
+        "output_router_logits: false leaves it out"
+    ),
+    module="experts",
+    lists_all=True,
+)
+def auxiliary_loss_of_whole_sequences(auxiliary_loss: Fact, cp: Fact) -> Fact:
+    """Ranks with other parts of the same sequences would each have a loss of their own."""
+    return (auxiliary_loss == 0) | (cp == 1)
 
 
 @rule(
