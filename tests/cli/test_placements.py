@@ -76,6 +76,9 @@ def test_the_job_can_lay_its_ranks_in_the_order_of_a_placement(job):
         json.loads(CliRunner().invoke(app, ["check", job, "--json", *order]).stdout)
         for order in ([], ["--rank-order", "tp,dp_shard"])
     ]
+    assert checked[1]["notes"] == [
+        "ranks are laid over pp, tp, dp_replicate, dp_shard, cp, the outermost first"
+    ]
     hosts = [{g["axis"]: len(g["hosts"]) for g in document["groups"]} for document in checked]
     assert hosts == [{"dp_shard": 8, "tp": 1}, {"dp_shard": 1, "tp": 8}]
     usual, other = (document["interval"]["step_time"]["middle"] for document in checked)

@@ -131,7 +131,10 @@ def read_job_file(
     notes: list[str] = []
     given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
     profile, *others = _engines(file.engine if engine is None else engine)
+    usual_order = profile.rank_order
     profile = _in_rank_order(profile, rank_order or file.rank_order)
+    if profile.rank_order != usual_order:
+        notes.append(f"ranks are laid over {', '.join(profile.rank_order)}, the outermost first")
     training = _training(file, _assume(file.assume, assume), base, notes)
     topology = power_limited(read_topology(file.cluster, base), file.runtime)
     if (slow := without_bf16(training.precision, topology.accelerator)) is not None:
