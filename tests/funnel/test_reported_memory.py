@@ -14,6 +14,7 @@ import pytest
 from meshfit.cluster.files import read_topology
 from meshfit.engines.native.profile import NATIVE
 from meshfit.funnel.check.checking import check_document
+from meshfit.funnel.space.planning import make_plan
 from meshfit.job.read import read_job
 from meshfit.launch.evidence import Evidence, RankError
 from meshfit.launch.outcome import classify
@@ -40,14 +41,22 @@ PHI_3 = {
 
 
 @pytest.fixture
-def check(tmp_path):
-    def check_job(*lines, config=None):
+def read(tmp_path):
+    def read_lines(*lines, config=None):
         if config is not None:
             (tmp_path / "model").mkdir(exist_ok=True)
             (tmp_path / "model" / "config.json").write_text(json.dumps(config))
         path = tmp_path / "job.yaml"
         path.write_text("\n".join(("schema_version: 1", *lines)))
-        job = read_job(path, to_run=False)
+        return read_job(path, to_run=False)
+
+    return read_lines
+
+
+@pytest.fixture
+def check(read):
+    def check_job(*lines, config=None):
+        job = read(*lines, config=config)
         return check_document(job, job.layout)
 
     return check_job
@@ -201,6 +210,47 @@ def test_full_fine_tuning_of_70b_with_8_bit_adam_fits_eight_a100(check):
     assert document["verdict"] in ("fits", "tight")
     assert memory["parameters"] + memory["gradients"] >= 32.1 * GIB
     assert memory["allocated"] == pytest.approx(51 * GB, rel=0.20)
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdicts"),
+    [
+        (
+            (
+                "model: llama-2-7b",
+                "cluster: 1x8 V100-16G",
+                "layout: {dp_shard: 8, recompute: full}",
+                workload(1024, 8, precision="fp16_mixed"),
+            ),
+            {"does_not_fit"},
+        ),
+        (
+            (
+                "model: llama-2-70b",
+                "cluster: 1x8 H100-96G",
+                "layout: {dp_shard: 8}",
+                workload(1024, 8, precision="bf16_mixed", optimizer="sgd"),
+            ),
+            {"does_not_fit"},
+        ),
+        (
+            (
+                "model: llama-2-70b",
+                "cluster: 1x8 A100-80G",
+                "layout: {dp_shard: 8, recompute: full}",
+                workload(2048, 8, precision="bf16", optimizer="adamw_8bit"),
+            ),
+            {"fits", "tight"},
+        ),
+    ],
+)
+def test_plan_gives_a_layout_the_verdict_that_check_gives_it(read, lines, verdicts):
+    job = read(*lines, "calibration: none")
+    plan = make_plan(job)
+    index = plan.generated.candidates.find(job.layout)
+    assert index is not None
+    assert plan.verdict(index) == check_document(job, job.layout)["verdict"]
+    assert plan.verdict(index) in verdicts
 
 
 def test_the_first_pipeline_rank_of_llama_2_7b_takes_what_was_measured_and_the_last_less(check):
