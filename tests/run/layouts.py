@@ -278,6 +278,7 @@ STRATEGY_CASES: list[Case] = [
     *_cases("llama_tied", "pp=2,tp=2,micro_batch_size=4", masked=True),
     *_cases("llama", "pp=2,tp=2,sp=false,micro_batch_size=4", "dp_shard=4,recompute=full",
             "tp=4,micro_batch_size=8", "pp=4", adapter=ADAPTER),
+    *_cases("llama_tied", "tp=4,micro_batch_size=8", adapter=ADAPTER),
     *_cases("gpt2", "pp=2,dp_shard=2", adapter=ADAPTER),
     *_cases("llama_tied", "pp=2,tp=2,micro_batch_size=4", adapter=ADAPTER, precision="bf16_mixed"),
     *_cases("llama_bytes", "dp_shard=4", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4",

@@ -49,9 +49,9 @@ def apply_tensor_parallel(stage: Stage, mesh: DeviceMesh, *, sequence_parallel: 
     config, tp = stage.model.config, mesh.size()
     check_divisible(config, tp)
     between_blocks = Shard(_SEQUENCE_DIM) if sequence_parallel else Replicate()
-    plan = plan_of_layers(stage)
+    plan = plan_of_layers(stage, tp)
     for layer in stage.layers:
-        parallelize_module(layer, mesh, _layer_styles(layer, plan, config, tp, between_blocks))
+        parallelize_module(layer, mesh, _layer_styles(layer, plan, config, between_blocks))
         share_heads(layer, config, tp)
         if has_experts(layer):
             layer.mlp.register_forward_pre_hook(_take_local_shard, with_kwargs=True)
@@ -64,7 +64,7 @@ def apply_tensor_parallel(stage: Stage, mesh: DeviceMesh, *, sequence_parallel: 
 
 
 def _layer_styles(
-    layer: nn.Module, plan: dict[str, str], config: Any, tp: int, between_blocks: Placement
+    layer: nn.Module, plan: dict[str, str], config: Any, between_blocks: Placement
 ) -> dict[str, ParallelStyle]:
     """Module name inside a layer -> how it is sharded. Routed experts are expert parallelism's."""
     styles: dict[str, ParallelStyle] = {}
@@ -76,14 +76,9 @@ def _layer_styles(
     }
     for name, style in plan.items():
         if isinstance(modules[name], AdaptedLinear):
-            styles |= _adapter_styles(name, style, between_blocks)
+            styles |= _adapter_styles(name, style, config, between_blocks)
         else:
-            styles[name] = _style_of(style, between_blocks)
-    kv_heads = getattr(config, "num_key_value_heads", tp)
-    if kv_heads < tp:
-        head_dim = layer.self_attn.head_dim
-        for name in ("self_attn.k_proj", "self_attn.v_proj"):
-            styles[name] = SharedHeads(heads=kv_heads, head_dim=head_dim)
+            styles[name] = _style_of(style, config, between_blocks)
     blocks = list(dict.fromkeys(name.rpartition(".")[0] for name in plan))
     apart = {"mlp", *(block.split(".")[0] for block in blocks)}
     for name, child in layer.named_children():
@@ -94,12 +89,18 @@ def _layer_styles(
     return styles
 
 
-def _style_of(style: str, between_blocks: Placement) -> ParallelStyle:
+def _style_of(style: str, config: Any, between_blocks: Placement) -> ParallelStyle:
     match style:
         case "colwise":
             return ColwiseParallel()
         case "rowwise":
             return RowwiseParallel(output_layouts=between_blocks)
+        case "shared_heads":
+            head_dim = getattr(config, "head_dim", None)
+            return SharedHeads(
+                heads=config.num_key_value_heads,
+                head_dim=head_dim or config.hidden_size // config.num_attention_heads,
+            )
         case "transposed_colwise":
             return TransposedParallel(by_columns=True, output=between_blocks)
         case "transposed_rowwise":
@@ -112,19 +113,21 @@ def _style_of(style: str, between_blocks: Placement) -> ParallelStyle:
     )
 
 
-def _adapter_styles(name: str, style: str, between_blocks: Placement) -> dict[str, ParallelStyle]:
+def _adapter_styles(
+    name: str, style: str, config: Any, between_blocks: Placement
+) -> dict[str, ParallelStyle]:
     """The frozen linear as without adapters; of its factors, the one on the divided side is divided.
 
-    By columns the first factor is whole on every rank; by rows the second one is, and what comes
-    between them is summed over ranks while it is narrow.
+    By rows the second factor is whole on every rank, and what comes between them is summed over
+    ranks while it is narrow; by columns the first one is whole, and the second as the linear.
     """
-    if style == "colwise":
-        first, second = ReplicatedParallel(), ColwiseParallel()
-    else:
+    if style == "rowwise":
         first = RowwiseParallel(output_layouts=between_blocks)
         second = _whole_style(between_blocks)
+    else:
+        first, second = ReplicatedParallel(), _style_of(style, config, between_blocks)
     return {
-        f"{name}.{BASE}": _style_of(style, between_blocks),
+        f"{name}.{BASE}": _style_of(style, config, between_blocks),
         f"{name}.lora_A": first,
         f"{name}.lora_B": second,
     }

@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from meshfit.errors import InputError
+from meshfit.run.adapters import AdaptedLinear
 from meshfit.run.packed import Packing
 from meshfit.run.transformer import Stage
 
@@ -27,14 +28,21 @@ _OWN_PLANS: dict[str, dict[str, str]] = {
 what it has just divided."""
 
 
-def plan_of_layers(stage: Stage) -> dict[str, str]:
+def plan_of_layers(stage: Stage, tp: int) -> dict[str, str]:
     """Module name inside a layer -> style: our own, or that of ``config.base_model_tp_plan``.
 
+    Keys and values of which there are fewer heads than ranks are ``shared_heads``.
+
     Raises:
-        InputError: there is none for this model.
+        InputError: there is none for this model, or its adapters stand beside packed matrices.
     """
     config = stage.model.config
     if config.model_type in _OWN_PLANS:
+        if any(isinstance(module, AdaptedLinear) for module in stage.modules()):
+            raise InputError(
+                f"adapters of {config.model_type} stand beside packed matrices, which tp={tp} would "
+                f"cut in several pieces; use tp=1"
+            )
         return _OWN_PLANS[config.model_type]
     prefix = f"{stage.family.layers}.*."
     plan = getattr(config, "base_model_tp_plan", None) or {}
@@ -45,6 +53,8 @@ def plan_of_layers(stage: Stage) -> dict[str, str]:
         raise InputError(
             f"transformers has no tensor-parallel plan for {type(stage.model).__name__}; use tp=1"
         )
+    if config.num_key_value_heads < tp:
+        inside |= {"self_attn.k_proj": "shared_heads", "self_attn.v_proj": "shared_heads"}
     return inside
 
 
