@@ -215,6 +215,23 @@ def test_offload_is_searched_where_it_is_asked_for(make_model, make_training, ma
     assert refused.rejected["offload_not_run"] > 0
 
 
+def test_exchanges_of_context_parallelism_are_searched_where_it_is_asked_for(
+    make_model, make_training, make_topology
+):
+    def layouts(**bounds):
+        search = SearchSpec(pp=(1,), micro_batch_size=(1,), recompute=("none",), **bounds)
+        job = make_model(), make_training(), make_topology(per_host=4)
+        return layouts_of(generate(*job, NATIVE, search))
+
+    unasked = layouts()
+    asked = layouts(cp_method=("ring", "all_to_all"))
+    assert {layout.cp_method for layout in unasked} == {None}
+    divided = [layout for layout in unasked if layout.cp > 1]
+    assert divided
+    assert {layout.cp_method for layout in asked if layout.cp > 1} == {"ring", "all_to_all"}
+    assert len(asked) == len(unasked) + len(divided)
+
+
 def test_the_space_of_a_large_job_takes_well_under_a_second(
     make_model, make_training, make_topology
 ):

@@ -24,6 +24,8 @@ OFFLOAD: tuple[str | None, ...] = (None, "none", "cpu", "activations")
 OFFLOAD_NAMES: tuple[str, ...] = tuple(place or "none" for place in OFFLOAD)
 """The same as rules and searches name them: what a layout leaves out is ``none``."""
 CP_METHODS: tuple[str | None, ...] = (None, "ring", "all_gather", "all_to_all", "hierarchical")
+CP_METHOD_NAMES: tuple[str, ...] = tuple(method or "none" for method in CP_METHODS)
+"""The same as rules and searches name them."""
 
 IntArray = NDArray[np.int64]
 

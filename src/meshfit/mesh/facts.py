@@ -12,7 +12,7 @@ import numpy as np
 
 from meshfit.cluster.topology import Topology
 from meshfit.mesh.candidates import (
-    CP_METHODS,
+    CP_METHOD_NAMES,
     OFFLOAD_NAMES,
     RECOMPUTE,
     SCHEDULES,
@@ -127,9 +127,7 @@ def column_facts(
     if "offload_to" in facts:
         facts["offload"] = np.array(OFFLOAD_NAMES)[facts.pop("offload_to")]
     if "cp_method" in facts:
-        facts["cp_method"] = np.array([method or "none" for method in CP_METHODS])[
-            facts["cp_method"]
-        ]
+        facts["cp_method"] = np.array(CP_METHOD_NAMES)[facts["cp_method"]]
     return facts
 
 

@@ -17,6 +17,7 @@ from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError, nearest_name
 from meshfit.mesh.candidates import (
     COLUMNS,
+    CP_METHOD_NAMES,
     OFFLOAD_NAMES,
     RECOMPUTE,
     SCHEDULES,
@@ -156,7 +157,9 @@ def generate(
     """
     search = search or SearchSpec()
     fixed = facts_of(model=model, training=training, topology=topology)
-    fixed |= engine_facts(profile) | {"cp_method": "none"}
+    fixed |= engine_facts(profile) | {"cp_inner": 1}
+    if search.cp_method is None:
+        fixed["cp_method"] = "none"
     if search.offload is None:
         fixed["offload"] = "none"
     splits = stage_splits(model, profile)
@@ -287,22 +290,23 @@ def _policies(
             applies=everywhere,
         ),
         _RecomputedLayers(num_hidden_layers=facts["num_hidden_layers"]),
-        *_offload_policy(search),
+        *_asked_for("cp_method", search.cp_method, "cp_method", CP_METHOD_NAMES, above_one("cp")),
+        *_asked_for("offload_to", search.offload, "offload", OFFLOAD_NAMES, everywhere),
     ]
 
 
-def _offload_policy(search: SearchSpec) -> list[Policy]:
-    """Where a search asks for it: else no column need be laid out."""
-    if search.offload is None:
+def _asked_for(
+    column: str,
+    values: Sequence[str] | None,
+    key: str,
+    names: Sequence[str],
+    applies: Callable[[Columns], BoolArray],
+) -> list[Policy]:
+    """A policy that is searched where a search asks for it: else no column need be laid out."""
+    if values is None:
         return []
-    return [
-        _Policy(
-            column="offload_to",
-            options=_codes(search.offload, OFFLOAD_NAMES, "offload"),
-            otherwise=0,
-            applies=lambda columns: np.ones(_num_rows(columns), dtype=np.bool_),
-        )
-    ]
+    options = _codes(values, names, key)
+    return [_Policy(column=column, options=options, otherwise=0, applies=applies)]
 
 
 def _degrees(world: int, num_experts: int, search: SearchSpec) -> Columns:
