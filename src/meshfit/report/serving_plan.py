@@ -1,5 +1,6 @@
 """A serving plan, as a document and for the terminal."""
 
+import math
 from typing import Any
 
 from rich import box
@@ -18,19 +19,23 @@ from meshfit.serve.plan import (
     capacity_per_gpu,
     least_fraction,
 )
-from meshfit.units import format_bytes, format_count, format_duration, format_percent
+from meshfit.units import format_bytes, format_count
 
 VERDICTS = {
-    "meets_targets": "meets the targets",
+    "meets_targets": "meets",
     "misses_targets": "misses",
     "saturated": "saturated",
     "does_not_fit": "does not fit",
 }
 DEFINITIONS = (
-    "ttft: mean to the first token; itl: 95th percentile of gaps between tokens; tpot: (end to end - "
-    "ttft) / (tokens - 1), mean; load: offered over what the layout could serve at most; * on the "
-    "Pareto front of ttft, tpot and most tokens/s/GPU"
+    "ttft: to the first token, mean and 95th percentile; itl: gaps between tokens; tpot: (end to end - "
+    "ttft) / (tokens - 1), mean; load: offered over what the layout could serve at most; tok/s/GPU: at "
+    "most; KV tok, reqs: tokens and requests of full length in the caches of all replicas; adp: attention by data parallelism; GiB: of the worst rank; prefill, decode: what most of their time waits for; tp x 2: tpot and tok/s/GPU at twice the "
+    "tp; * on the Pareto front of ttft, tpot and tok/s/GPU"
 )
+_ENGINE_WORDS = {"tensorrt_llm": "trt-llm"}
+_KEY_WORDS = {"attention_dp": "adp"}
+_BOUND_WORDS = {"compute": "comp.", "memory bandwidth": "mem.", "interconnect": "links"}
 
 
 def serving_plan_document(plan: ServingPlan, *, top: int | None = None) -> dict[str, Any]:
@@ -154,18 +159,18 @@ def _table(plan: ServingPlan, rows: list[ServingRow]) -> Table:
         title=f"{plan.job.name}: {plan.accelerators} {name}, {len(plan.rows)} legal layouts",
         title_justify="left",
         box=box.SIMPLE_HEAD,
+        padding=0,
     )
     table.add_column("")
-    table.add_column("layout")
+    table.add_column("layout", no_wrap=True)
     for head in (
-        "ttft", "p95", "itl p95", "tpot", "load", "most tok/s/GPU", "KV tokens", "requests",
-        "memory",
+        "ttft ms", "p95", "itl p95", "tpot", "load", "tok/s/GPU", "KV tok", "reqs", "GiB",
     ):  # fmt: skip
         table.add_column(head, justify="right")
     if plan.job.price_per_device_h is not None:
-        table.add_column(f"{plan.job.currency}/M tok", justify="right")
-    for head in ("prefill", "decode", "twice tp: tpot, tok/s/GPU", "verdict"):
-        table.add_column(head)
+        table.add_column(f"{plan.job.currency}/M", justify="right")
+    for head in ("prefill", "decode", "tp x 2", "targets"):
+        table.add_column(head, no_wrap=True)
     for row in rows:
         table.add_row(*_cells(row, plan))
     return table
@@ -176,21 +181,30 @@ def _cells(row: ServingRow, plan: ServingPlan) -> list[str]:
     assert load is not None
     cells = [
         "*" if row.is_on_front else "",
-        f"{row.engine} {row.layout.label}" + (" \N{DAGGER}" if row.notes else ""),
-        format_duration(load.ttft_s),
-        _latency(load.latency_s("ttft", DEFAULT_PERCENTILE)),
-        _latency(load.latency_s("itl", DEFAULT_PERCENTILE)),
-        format_duration(load.tpot_s),
-        format_percent(load.load) if load.load else ABSENT,
+        f"{_ENGINE_WORDS.get(row.engine, row.engine)} {_label(row)}",
+        _milliseconds(load.ttft_s),
+        _milliseconds(load.latency_s("ttft", DEFAULT_PERCENTILE)),
+        _milliseconds(load.latency_s("itl", DEFAULT_PERCENTILE)),
+        _milliseconds(load.tpot_s),
+        f"{load.load:.0%}" if load.load else ABSENT,
         rate(capacity_per_gpu(row)),
         format_count(row.memory.kv_tokens * row.layout.replicas),
         str(row.memory.concurrency * row.layout.replicas),
-        format_bytes(row.memory.memory.total),
+        f"{row.memory.memory.total / 2**30:.1f}",
     ]
     if plan.job.price_per_device_h is not None:
         price = row.price_per_million_tokens
         cells.append(ABSENT if price is None else f"{price:.2f}")
     return [*cells, _bound(row.prefill_bound), _bound(row.decode_bound), *_last_cells(row)]
+
+
+def _label(row: ServingRow) -> str:
+    """``2 x tp=4,ep=4``: replicas, and the degrees of one that are not 1."""
+    own = {key: value for key, value in row.layout.as_json().items() if key != "replicas"}
+    degrees = (
+        ",".join(f"{_KEY_WORDS.get(key, key)}={value}" for key, value in own.items()) or "tp=1"
+    )
+    return f"{row.layout.replicas} x {degrees}" + (" \N{DAGGER}" if row.notes else "")
 
 
 def _last_cells(row: ServingRow) -> tuple[str, str]:
@@ -202,15 +216,17 @@ def _last_cells(row: ServingRow) -> tuple[str, str]:
     return doubled, VERDICTS[row.verdict] + missed
 
 
-def _latency(seconds: float) -> str:
-    return ABSENT if seconds == float("inf") else format_duration(seconds)
+def _milliseconds(seconds: float) -> str:
+    if seconds == math.inf:
+        return ABSENT
+    return f"{seconds * 1e3:,.0f}" if seconds >= 0.1 else f"{seconds * 1e3:.1f}"
 
 
 def _bound(bounds: Bounds | None) -> str:
     if bounds is None:
         return ABSENT
     largest = max(bounds.compute, bounds.memory, bounds.communication, bounds.host)
-    return f"{bounds.name} {largest:.0%}"
+    return f"{_BOUND_WORDS.get(bounds.name, bounds.name)} {largest:.0%}"
 
 
 def _misfits(plan: ServingPlan) -> list[str]:

@@ -1,0 +1,63 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from meshfit.cli.main import app
+from meshfit.errors import InputError
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "serving"
+TOO_SMALL = """
+schema_version: 1
+model: llama-3.1-405b
+workload:
+  kind: serving
+  traffic: {rate: 1/s, prompt: 500, output: 100}
+cluster: 1 H100-SXM
+engine: [vllm, sglang, tensorrt_llm]
+"""
+
+
+def plan(*options):
+    return CliRunner().invoke(app, ["serve", "plan", *map(str, options)])
+
+
+def test_the_example_has_a_table_of_layouts_and_their_front():
+    result = plan(EXAMPLE)
+    assert result.exit_code == 0
+    for text in ("vllm 4 x tp=2", "tp x 2", "USD/M", "no measured server behind it", "*"):
+        assert text in result.stdout
+
+
+def test_json_holds_every_layout_of_each_engine():
+    document = json.loads(plan(EXAMPLE, "--json", "--all").stdout)
+    assert len(document["candidates"]) == document["space"]["legal"] == 20
+    assert {one["engine"] for one in document["candidates"]} == {"vllm", "sglang"}
+    assert document["accelerators"] == 8
+
+
+def test_what_does_not_fit_says_so_with_what_is_lacking(tmp_path):
+    (tmp_path / "job.yaml").write_text(TOO_SMALL)
+    result = plan(tmp_path)
+    assert result.exit_code == 1
+    assert "1 layouts do not fit" in result.stdout
+    assert "of 79.1 GiB for 756 GiB of weights" in result.stdout
+    candidate = json.loads(plan(tmp_path, "--json").stdout)["candidates"][0]
+    assert candidate["verdict"] == "does_not_fit"
+    assert candidate["ttft"] is None
+    assert candidate["least_memory_fraction"] > 9
+
+
+def test_a_training_job_is_refused():
+    result = plan(EXAMPLE.parent / "tiny-llama")
+    assert isinstance(result.exception, InputError)
+    assert "not serving" in str(result.exception)
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_validate_serving_holds_predictions_against_a_table(option):
+    table = EXAMPLE.parents[1] / "tests" / "validate" / "data" / "serving_subset.csv"
+    result = CliRunner().invoke(app, ["validate", "serving", str(table), "--targets", *option])
+    assert result.exit_code == 0
+    assert "regret of the chosen layout" in result.stdout
