@@ -16,6 +16,16 @@ def plan(
     *,
     top: Annotated[int, typer.Option(min=1, help="How many layouts to show.")] = 20,
     every: Annotated[bool, typer.Option("--all", help="Show every layout that fits.")] = False,
+    simulate: Annotated[
+        int,
+        typer.Option(
+            "--simulate",
+            metavar="N",
+            min=0,
+            help="Play the job's requests through the first N layouts of the front: p95 and p99.",
+            show_default=False,
+        ),
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Every layout replicas x tp x pp x ep x attention-dp: memory, latencies, throughput, price.
@@ -23,12 +33,18 @@ def plan(
     Exits with 1 where nothing fits or, with `cluster: auto`, nothing meets the targets.
     """
     from meshfit.report.serving_plan import serving_plan_document, serving_plan_view
+    from meshfit.report.simulated_front import simulated_front_view, simulated_rows
     from meshfit.serve.plan import make_serving_plan
+    from meshfit.serve.simulate.front import simulated_front
 
     made = make_serving_plan(read_serving_job(job))
+    simulated = simulated_front(made, simulate)
     if as_json:
-        print_json(serving_plan_document(made, top=None if every else top))
+        document = serving_plan_document(made, top=None if every else top)
+        print_json(document | ({"simulated": simulated_rows(simulated)} if simulated else {}))
     else:
         stdout.print(serving_plan_view(made, top=top, every=every))
+        if simulated:
+            stdout.print(simulated_front_view(simulated))
     if not made.fitting or (made.tried and not made.meets_targets):
         raise typer.Exit(NOTHING_FITS)

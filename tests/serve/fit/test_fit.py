@@ -1,0 +1,94 @@
+"""The funnel on real servers: small ones of transformers, few requests."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meshfit.errors import InputError
+from meshfit.serve.fit.fit import serving_fit
+from meshfit.serve.job import read_serving_job
+
+CONFIG = Path("examples/tiny-llama/config.json")
+JOB = """
+schema_version: 1
+model: {model}
+workload:
+  kind: serving
+  traffic: {{rate: 5/s, prompt: 16, output: 4}}
+  targets: {{ttft: {{p95: 5 min}}}}
+cluster: here
+baseline: {baseline}
+layouts: {layouts}
+run: {{requests: 4}}
+"""
+
+
+@pytest.fixture
+def weights(tmp_path):
+    from meshfit.run.weights import write_initial_weights
+
+    folder = tmp_path / "good"
+    write_initial_weights(json.loads(CONFIG.read_text()), folder, 0)
+    return folder
+
+
+def damaged(good: Path) -> Path:
+    """A copy in which one norm of one layer is a tenth off."""
+    from safetensors.torch import load_file, save_file
+
+    folder = good.with_name("damaged")
+    folder.mkdir()
+    for file in good.iterdir():
+        if file.suffix != ".safetensors":
+            (folder / file.name).write_bytes(file.read_bytes())
+            continue
+        tensors = load_file(file)
+        for name in tensors:
+            if name == "model.layers.1.input_layernorm.weight":
+                tensors[name] = tensors[name] * 1.1
+        save_file(tensors, folder / file.name, metadata={"format": "pt"})
+    return folder
+
+
+def job(tmp_path, *, model, baseline, layouts):
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB.format(model=model, baseline=baseline, layouts=layouts))
+    return read_serving_job(path)
+
+
+@pytest.mark.dist
+@pytest.mark.heavy
+def test_a_damaged_weight_is_caught_and_layouts_that_fail_are_rows(tmp_path, weights):
+    asked = job(tmp_path, model=damaged(weights), baseline=weights, layouts="[{}, {tp: 2}]")
+    said: list[str] = []
+    end = serving_fit(asked, "transformers", tmp_path / "run", say=said.append)
+    whole, cut = end.rows
+    assert (whole.outcome, cut.outcome) == ("parity_failed", "launch_error")
+    assert whole.parity.largest_difference > whole.parity.tolerance
+    assert whole.bench["measured"]["served"] == 4
+    assert "one rank a replica" in cut.failure
+    assert end.choice.winner is None
+    assert said[0].startswith("2 of 2 layouts to run")
+
+    again: list[str] = []
+    resumed = serving_fit(asked, "transformers", tmp_path / "run", say=again.append)
+    assert (resumed.rows, again) == (end.rows, [])
+
+
+def test_a_job_without_layouts_says_how_to_name_them(tmp_path):
+    asked = job(tmp_path, model=CONFIG.resolve(), baseline="null", layouts="[]")
+    with pytest.raises(InputError, match="no layouts to run: write `layouts:"):
+        serving_fit(asked, "transformers", tmp_path / "run", say=print)
+
+
+def test_layouts_of_two_pools_are_not_started_here(tmp_path):
+    layouts = "[{prefill: {}, decode: {}}]"
+    asked = job(tmp_path, model=CONFIG.resolve(), baseline="null", layouts=layouts)
+    with pytest.raises(InputError, match="for one pool, not for two"):
+        serving_fit(asked, "transformers", tmp_path / "run", say=print)
+
+
+def test_a_baseline_without_weights_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is no folder with weights"):
+        job(tmp_path, model=CONFIG.resolve(), baseline=tmp_path, layouts="[]")
