@@ -1,11 +1,12 @@
 """Saves checkpoints under some layouts, resumes each under others, and writes docs/checkpoints.md's table.
 
-    python tools/reshards.py > docs/checkpoints.md
+    python tools/reshards.py [--found FOLDER] > docs/checkpoints.md
 
 What is run is ``tests/run/checkpoint/reshards.py``: two steps, a checkpoint, two more; each row goes on
 from the checkpoint under another layout (or number of ranks) and is held against those two.
 """
 
+import argparse
 import json
 import tempfile
 from pathlib import Path
@@ -31,20 +32,34 @@ moments as loaded. `samples`: whether the next batches hold the very samples the
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--found", type=Path, help="a session's folder, in place of running one")
+    found = parser.parse_args().found
+    if found is not None:
+        print(page(found))
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run_session(folder, "save", 4)
         for ranks in (4, 2, 1):
             run_session(folder, "load", ranks)
-        print(HEAD)
-        for saved in SAVED:
-            for ranks, cases in saved.loads.items():
-                for case in cases:
-                    print(row(folder, saved, case, ranks))
-        print("\n| model | saved on | how | bytes | training stood still | good after |")
-        print("|---|---|---|---|---|---|")
-        for saved in SAVED:
-            print(save_row(folder, saved))
+        print(page(folder))
+
+
+def page(folder: Path) -> str:
+    """Everything that the sessions left in ``folder``, as the page."""
+    resumed = [
+        row(folder, saved, case, ranks)
+        for saved in SAVED
+        for ranks, cases in saved.loads.items()
+        for case in cases
+    ]
+    head = [
+        "",
+        "| model | saved on | how | bytes | training stood still | good after |",
+        "|---|---|---|---|---|---|",
+    ]
+    return "\n".join([HEAD, *resumed, *head, *(save_row(folder, saved) for saved in SAVED)])
 
 
 def row(folder: Path, saved: Saved, case: Case, ranks: int) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from meshfit.compare.blame import nonfinite_loss
+from meshfit.compare.stragglers import rank_scores
 from meshfit.mesh.spec import make_layout
 from meshfit.record.files import RESULT_NAME, read_result, write_request
 from meshfit.record.heartbeat import FINISHED_PHASE, read_heartbeats
@@ -95,6 +97,7 @@ def measured(request_: RunRequest, reference: RunResult, folder: Path) -> RunRes
         layout=layout,
         reference=str(folder / "reference"),
         track_memory=True,
+        profile_steps=2,
     )
     return result_of(request, folder / "measured")
 
@@ -142,6 +145,33 @@ def test_every_rank_reports_itself(measured: RunResult) -> None:
         assert report.resident_bytes > report.memory.allocated
 
 
+def test_profiled_steps_say_what_is_exposed_along_which_axis(measured: RunResult) -> None:
+    """Gloo runs a reduce-scatter as an all-reduce; the call site knows better."""
+    for report in measured.ranks:
+        time = report.profile.time
+        assert set(time.exposed) == {
+            "all_gather.dp_shard",
+            "all_reduce.world",
+            "p2p.pp",
+            "reduce_scatter.dp_shard",
+        }
+        assert time.compute > 0
+        assert time.optimizer > 0
+        assert time.bubble >= 0
+        assert time.recompute == 0
+        assert 0 < report.profile.communication_s < time.step
+    assert max(report.profile.time.bubble for report in measured.ranks) > 0
+
+
+def test_a_run_leaves_a_timeline_of_every_rank(measured: RunResult, folder: Path) -> None:
+    assert measured.ranks
+    events = json.loads((folder / "measured" / "timeline.json").read_text())["traceEvents"]
+    assert {event["pid"] for event in events} == {0, 1, 2, 3}
+    steps = {event["name"] for event in events if event.get("tid") == 1 and event["ph"] == "X"}
+    assert steps == {f"step {step}" for step in range(STEPS)} | {"profiled step"}
+    assert {"import", "init", "build", "first_step", "train"} <= {e["name"] for e in events}
+
+
 def test_shards_add_up_to_the_model(measured: RunResult) -> None:
     from meshfit.run.transformer import build_causal_lm
 
@@ -185,7 +215,27 @@ def test_parity_takes_the_judged_steps_only_and_an_injected_nan_reaches_its_loss
     assert len(result.losses) == JUDGED_STEPS
     assert result.losses[:2] == reference.losses[:2]
     assert math.isnan(result.losses[2])
+    failure = nonfinite_loss(result)
+    assert (failure.rank, failure.phase, failure.step) == (0, "train", 2)
     assert {gradient.error for gradient in result.gradients} == {0.0}
+
+
+def test_a_slow_rank_scores_by_what_it_did_not_wait(request_: RunRequest, folder: Path) -> None:
+    """All ranks' steps take equally long: the fast one waits in the all-reduce."""
+    request = replace(
+        request_,
+        purpose="measure",
+        layout=make_layout({"dp_replicate": 2}),
+        steps=3,
+        warmup_steps=1,
+        profile_steps=1,
+    )
+    result = result_of(request, folder / "slow", MESHFIT_FAULT="slow:rank=1:seconds=0.5")
+    fast, slow = rank_scores(result.ranks, warmup_steps=1)
+    assert fast.relative == 1.0
+    assert slow.is_straggler
+    assert not fast.is_straggler
+    assert slow.own_s > 0.5
 
 
 def test_what_cannot_run_is_told_as_wrong_input_and_leaves_no_result(

@@ -5,6 +5,7 @@ parameter. A DTensor knows which part of the whole this rank has; a plain tensor
 off and data are a function of the step, so there is no random state to keep.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -49,9 +50,14 @@ class TrainingState:
         """
         stored = metadata.state_dict_metadata
         owned = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
+        states = _stored_states(stored)
         for name, parameter in self._parameters:
             if id(parameter) in owned:
-                self._optimizer.state[parameter] = _empty_state(name, parameter, stored)
+                if states and name not in states:
+                    raise InputError(
+                        f"the checkpoint has no optimizer state of {name}, but of others"
+                    )
+                self._optimizer.state[parameter] = _empty_state(parameter, states.get(name, {}))
         tensors = self.tensors()
         for name, tensor in tensors.items():
             _check_shape(name, tensor, stored)
@@ -67,8 +73,15 @@ class TrainingState:
 
 
 def _named_parameters(model: RankModel) -> Iterator[tuple[str, nn.Parameter]]:
-    """All that the optimizer steps; a tied head's copy on another stage by its embedding's name."""
-    yield from model.parameters_by_name().items()
+    """All that the optimizer steps; a tied head's copy on another stage by its embedding's name.
+
+    Of matrices that are packed and cut, the name says in how many shards: another number of them has
+    another order (``run.packed``), and finds nothing under its own name.
+    """
+    packings = model.packings()
+    for name, parameter in model.parameters_by_name().items():
+        packing = packings.get(name)
+        yield (name if packing is None else f"{name} in {packing.shards} shards"), parameter
     if model.tied_copy is not None:
         last = model.stages[-1]
         prefix = last.model.base_model_prefix
@@ -83,23 +96,27 @@ def _persistent_buffers(model: RankModel) -> Iterator[tuple[str, Tensor]]:
                     yield f"{path}.{name}", buffer
 
 
+def _stored_states(stored: Mapping[str, object]) -> dict[str, dict[str, TensorStorageMetadata]]:
+    """Parameter -> key of its optimizer state -> what the checkpoint has of it."""
+    states: dict[str, dict[str, TensorStorageMetadata]] = defaultdict(dict)
+    for name, what in stored.items():
+        if name.startswith(f"{_OPTIMIZER}.") and isinstance(what, TensorStorageMetadata):
+            parameter, _, key = name.removeprefix(f"{_OPTIMIZER}.").rpartition(".")
+            states[parameter][key] = what
+    return states
+
+
 def _empty_state(
-    name: str, parameter: nn.Parameter, stored: Mapping[str, object]
+    parameter: nn.Parameter, stored: Mapping[str, TensorStorageMetadata]
 ) -> dict[str, Tensor]:
     """State of one parameter as the checkpoint has it: like the parameter, or one number."""
-    prefix = f"{_OPTIMIZER}.{name}."
-    state = {}
-    for key, what in stored.items():
-        suffix = key.removeprefix(prefix)
-        if suffix == key or "." in suffix or not isinstance(what, TensorStorageMetadata):
-            continue
-        dtype = what.properties.dtype
-        if what.size == parameter.shape:
-            state[suffix] = torch.zeros_like(parameter.detach(), dtype=dtype)
-        else:
-            device = local_tensor(parameter).device
-            state[suffix] = torch.zeros(what.size, dtype=dtype, device=device)
-    return state
+    device = local_tensor(parameter).device
+    return {
+        key: torch.zeros_like(parameter.detach(), dtype=what.properties.dtype)
+        if what.size == parameter.shape
+        else torch.zeros(what.size, dtype=what.properties.dtype, device=device)
+        for key, what in stored.items()
+    }
 
 
 def _check_shape(name: str, tensor: Tensor, stored: Mapping[str, object]) -> None:
