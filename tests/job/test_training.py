@@ -103,8 +103,8 @@ def test_what_is_misspelt_is_one_message_that_names_it(read, workload, more, wor
 @pytest.mark.parametrize(
     ("workload", "more", "message"),
     [
-        ("method: lora", "", "workload.method lora is not run by the native engine"),
-        ("optimizer: muon", "", "workload.optimizer muon is not run by the native engine"),
+        ("method: qlora", "", "workload.method qlora is not run by the native engine"),
+        ("optimizer: adamw_8bit", "", "workload.optimizer adamw_8bit is not run by the native"),
         ("precision: fp8_mixed", "", "workload.precision fp8_mixed is not run"),
         ("precision: {master: bf16}", "", "workload.precision bf16 is not run"),
         ("documents: padded", "", "workload.documents padded is not run"),

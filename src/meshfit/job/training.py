@@ -32,7 +32,7 @@ ELEMENT_BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 QLORA_BITS = 4
 RUN_PRECISIONS: tuple[PrecisionName, ...] = ("fp32", "bf16_mixed")
-RUN_OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "sgd")
+RUN_OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "sgd", "muon")
 
 
 def precision_of(given: PrecisionName | PrecisionFile) -> PrecisionSpec:

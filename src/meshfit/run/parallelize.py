@@ -68,6 +68,16 @@ class RankModel:
             if parameter.requires_grad and parameter is not self.tied_copy
         }
 
+    def layer_matrices(self) -> list[nn.Parameter]:
+        """Trained matrices inside layers: neither embedding nor head."""
+        return [
+            parameter
+            for stage in self.stages
+            for layer in stage.layers
+            for parameter in layer.parameters()
+            if parameter.requires_grad and parameter.ndim == 2
+        ]
+
     def packings(self) -> dict[str, Packing]:
         """Of the parameters that pack several matrices cut by tensor parallelism, by name."""
         return {name: one for stage in self.stages for name, one in stage.packings.items()}

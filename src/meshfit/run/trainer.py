@@ -56,7 +56,9 @@ class Trainer:
             model.experts.start(device)
         self._norm = GlobalNorm(parameters, mesh, model.tied_copy)
         copies = [] if model.tied_copy is None else [model.tied_copy]
-        self.optimizer = build_optimizer([*parameters, *copies], training, mesh)
+        self.optimizer = build_optimizer(
+            [*parameters, *copies], training, mesh, model.layer_matrices()
+        )
         self._losses: list[Tensor] = []
         self._norms: list[Tensor] = []
 

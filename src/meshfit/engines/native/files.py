@@ -211,6 +211,8 @@ def _refusals(
     if (layout.tp > 1 or layout.pp > 1) and layout.zero_stage == 1:
         yield "zero_stage=1 runs with data parallelism only; use 3, or tp=1 and pp=1"
     yield from _refusals_of_model(layout, model_config)
+    if training.optimizer not in _OPTIMIZERS:
+        yield f"optimizer is {training.optimizer}; use one of {', '.join(_OPTIMIZERS)}"
     if training.adapter is not None:
         yield "it has no section for adapters; use workload.method full"
     if training.data.source == "documents":
