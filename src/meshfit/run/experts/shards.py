@@ -2,8 +2,8 @@
 
 The mesh folds dp_shard x cp x tp with ep as the inner part (``mesh.groups``). A parameter of the
 experts is a DTensor over ``ep``. Ranks that hold the same experts (``edp``, and replicas) divide its
-states by FSDP2 as the dense part's are divided; where nothing is left to divide, or the dense part is
-not divided, gradients are summed once a step.
+states by FSDP2 as the dense part's are divided (it also casts where each holds other ones); where the
+dense part is not divided, gradients are summed once a step.
 """
 
 import math
@@ -39,8 +39,8 @@ class ExpertMesh:
 
     @property
     def divides_states(self) -> bool:
-        """Whether FSDP2 shards what ep leaves of the experts."""
-        return self.layout.zero_stage > 1 and expert_data_degree(self.layout) > 1
+        """Whether FSDP2 holds what ep leaves of the experts, be it all of one rank's own."""
+        return self.layout.zero_stage > 1
 
     @property
     def states(self) -> DeviceMesh:
@@ -51,9 +51,10 @@ class ExpertMesh:
     def alike(self) -> DeviceMesh | None:
         """Ranks that hold the same experts, as one axis; None where no two do."""
         names = self._present("dp_replicate", "edp")
-        if len(names) < 2:
-            return self.devices[names[0]] if names else None
-        return self.devices[names]._flatten("expert_replicas")
+        alike = self.devices[names]
+        if alike.size() == 1:
+            return None
+        return alike if alike.ndim == 1 else alike._flatten("expert_replicas")
 
     def groups(self) -> Iterator[tuple[str, ProcessGroup]]:
         """``ep`` and ``edp`` where they have ranks, and this rank's group along each."""
@@ -78,9 +79,12 @@ def build_expert_mesh(mesh: RankMesh) -> ExpertMesh | None:
         return None
     ranks = mesh.devices.mesh.reshape([getattr(layout, axis) for axis in AXES])
     shape = (layout.pp, layout.dp_replicate, expert_data_degree(layout), layout.ep)
-    names = tuple(n for n, size in zip(_EXPERT_AXES, shape, strict=True) if size > 1)
-    present = ranks.reshape([size for size in shape if size > 1])
-    devices = DeviceMesh(mesh.devices.device_type, present, mesh_dim_names=names)
+    kept = {axis: n for axis, n in zip(_EXPERT_AXES, shape, strict=True) if n > 1 or axis == "edp"}
+    devices = DeviceMesh(
+        mesh.devices.device_type,
+        ranks.reshape(list(kept.values())),
+        mesh_dim_names=tuple(kept),
+    )
     return ExpertMesh(layout, devices)
 
 
