@@ -40,8 +40,8 @@ def test_every_reader_can_be_reached():
 
 
 def test_an_unknown_framework_is_a_reason():
-    with pytest.raises(NotModelledError, match="not modelled: MaxText"):
-        job("MaxText")
+    with pytest.raises(NotModelledError, match="not modelled: nnscaler"):
+        job("nnscaler")
 
 
 def test_nemo_recomputes_core_attention_where_it_does_not_say():
