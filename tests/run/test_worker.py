@@ -16,7 +16,7 @@ from meshfit.compare.stragglers import rank_scores
 from meshfit.mesh.spec import make_layout
 from meshfit.record.files import RESULT_NAME, read_result, write_request
 from meshfit.record.heartbeat import FINISHED_PHASE, read_heartbeats
-from meshfit.record.schema import RunRequest, RunResult
+from meshfit.record.schema import CheckpointRequest, RunRequest, RunResult
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
 from tests.run.layouts import CONFIGS
 
@@ -236,6 +236,39 @@ def test_a_slow_rank_scores_by_what_it_did_not_wait(request_: RunRequest, folder
     assert slow.is_straggler
     assert not fast.is_straggler
     assert slow.own_s > 0.5
+
+
+def test_training_goes_on_from_its_checkpoint(
+    request_: RunRequest, reference: RunResult, folder: Path
+) -> None:
+    """The reference took the same steps in one go."""
+    saving = CheckpointRequest(folder=str(folder / "checkpoints"), every=2)
+    request = replace(request_, purpose="train", steps=3, checkpoint=saving)
+    first = result_of(request, folder / "train")
+    assert first.losses == reference.losses[:3]
+    assert [saved.step for saved in first.checkpoints] == [2, 3]
+    assert (first.first_step, first.load_s) == (0, None)
+
+    resuming = replace(saving, resume=True, asynchronous=True)
+    request = replace(request, steps=5, checkpoint=resuming)
+    second = result_of(request, folder / "resumed")
+    assert second.first_step == 3
+    assert second.load_s > 0
+    assert second.losses == reference.losses[3:5]
+    assert [saved.step for saved in second.checkpoints] == [4, 5]
+    assert second.sample_ids == reference_samples(request_, range(3, 5))
+
+
+def reference_samples(request: RunRequest, steps: range) -> tuple[tuple[int, ...], ...]:
+    from meshfit.workload.corpus import open_corpus
+
+    corpus = open_corpus(
+        request.training.data,
+        vocab_size=256,
+        sequence_length=request.training.sequence_length,
+        global_batch_size=request.training.global_batch_size,
+    )
+    return tuple(tuple(corpus.sample_ids(step).tolist()) for step in steps)
 
 
 def test_what_cannot_run_is_told_as_wrong_input_and_leaves_no_result(
