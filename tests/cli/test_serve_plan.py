@@ -1,7 +1,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from meshfit.cli.main import app
@@ -55,9 +54,12 @@ def test_a_training_job_is_refused():
     assert "not serving" in str(result.exception)
 
 
-@pytest.mark.parametrize("option", [[], ["--json"]])
-def test_validate_serving_holds_predictions_against_a_table(option):
+def test_validate_serving_holds_predictions_against_a_table():
     table = EXAMPLE.parents[1] / "tests" / "validate" / "data" / "serving_subset.csv"
-    result = CliRunner().invoke(app, ["validate", "serving", str(table), "--targets", *option])
-    assert result.exit_code == 0
-    assert "regret of the chosen layout" in result.stdout
+    command = ["validate", "serving", str(table), "--targets"]
+    shown = CliRunner().invoke(app, command)
+    document = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    assert "regret of the chosen layout" in shown.stdout
+    missed = any(not target["reached"] for target in document["targets"])
+    assert shown.exit_code == int(missed)
+    assert len(document["rows"]) == 2 * document["coverage"]["rows"]

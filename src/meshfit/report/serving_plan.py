@@ -33,6 +33,7 @@ DEFINITIONS = (
     "most; KV tok, reqs: tokens and requests of full length in the caches of all replicas; adp: attention by data parallelism; GiB: of the worst rank; prefill, decode: what most of their time waits for; tp x 2: tpot and tok/s/GPU at twice the "
     "tp; * on the Pareto front of ttft, tpot and tok/s/GPU"
 )
+_WIDTHS = {"tok/s/GPU": 9}
 _ENGINE_WORDS = {"tensorrt_llm": "trt-llm"}
 _KEY_WORDS = {"attention_dp": "adp"}
 _BOUND_WORDS = {"compute": "comp.", "memory bandwidth": "mem.", "interconnect": "links"}
@@ -166,9 +167,9 @@ def _table(plan: ServingPlan, rows: list[ServingRow]) -> Table:
     for head in (
         "ttft ms", "p95", "itl p95", "tpot", "load", "tok/s/GPU", "KV tok", "reqs", "GiB",
     ):  # fmt: skip
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", min_width=_WIDTHS.get(head, 6))
     if plan.job.price_per_device_h is not None:
-        table.add_column(f"{plan.job.currency}/M", justify="right")
+        table.add_column(f"{plan.job.currency}/M", justify="right", min_width=5)
     for head in ("prefill", "decode", "tp x 2", "targets"):
         table.add_column(head, no_wrap=True)
     for row in rows:
