@@ -1,6 +1,8 @@
 """Servers end with the block that they run in; a stand-in takes the place of a real one."""
 
+import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -73,3 +75,27 @@ def test_a_server_that_never_answers_is_ended_after_its_time(tmp_path):
     ):
         pass
     assert not processes_of(tmp_path)
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from meshfit.serve.servers.running import running_servers
+from tests.serve.servers.test_running import SERVES, answers, commander
+with running_servers(commander(SERVES), Path(sys.argv[1]), count=1, ready_s=60, is_ready=answers) as one:
+    print(one[0].url, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_server_ends_with_a_meshfit_that_is_killed(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        url = holder.stdout.readline().strip()
+        assert answers(url)
+        holder.kill()
+    deadline_s = time.monotonic() + 20
+    while answers(url) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert not answers(url)

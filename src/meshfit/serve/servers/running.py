@@ -14,6 +14,7 @@ from meshfit.errors import RunError
 from meshfit.launch.processes import LaunchProcesses, end
 from meshfit.record.variables import AGENT_PID_VARIABLE, LAUNCH_VARIABLE
 from meshfit.serve.servers.commands import ServerCommand
+from meshfit.serve.servers.tied import tied_command
 
 _POLL_S = 0.2
 _GRACE_S = 5.0
@@ -87,7 +88,7 @@ def _process(command: ServerCommand, port: int, log: Path) -> Iterator[_Started]
     ties = {LAUNCH_VARIABLE: name, AGENT_PID_VARIABLE: str(os.getpid())}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command.argv,
+            tied_command(command.argv, parent_pid=os.getpid()),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
