@@ -151,6 +151,7 @@ def _cpu_topology(ranks: int | None, *, oversubscribe: bool) -> Topology:
         hosts=(socket.gethostname(),),
         host_memory_bytes=int(psutil.virtual_memory().total),
         oversubscribed=count > cores,
+        shared_cores=cores if count > cores else None,
         is_here=True,
     )
 

@@ -77,7 +77,8 @@ class Topology:
     ``host_memory_bytes`` and ``storage_write_bytes_per_s`` are of one host.
     ``device_order`` says which device of its host each local rank takes, where domains hold devices
     that are not neighbours (empty: rank i takes device i).
-    ``oversubscribed`` is set when several ranks share one core or device.
+    ``oversubscribed`` is set when several ranks share one core or device; ``shared_cores`` are then
+    the cores that all of them share.
     """
 
     accelerator: AcceleratorSpec
@@ -88,6 +89,7 @@ class Topology:
     storage_write_bytes_per_s: float | None = None
     device_order: tuple[int, ...] = ()
     oversubscribed: bool = False
+    shared_cores: int | None = None
     is_here: bool = False
     """Whether this is the machine meshfit runs on, so that tier 4 can run on it."""
     lab: LabSpec | None = None

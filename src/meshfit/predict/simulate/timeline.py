@@ -14,6 +14,7 @@ from meshfit.predict.simulate.stage import StageCost, stage_cost
 from meshfit.predict.time.exchange.machine import Machine
 from meshfit.predict.time.exchange.pipeline import boundary_s, hides_transfers
 from meshfit.predict.time.layer import LayerCost, layer_cost
+from meshfit.predict.time.shared_cores import idle_share
 from meshfit.predict.time.step import after_backward, rank_compute, waiting_s
 from meshfit.predict.time.terms import TERMS, Terms, add, total
 from meshfit.workload.model import LayerSpec
@@ -63,14 +64,16 @@ class Timeline:
 
     def terms(self) -> FloatArray:
         """Seconds by ``TERMS`` of the rank with least idle time, [N, terms]: the bubble is what it
-        idles. Their sum is the step."""
+        idles, of which shared cores leave a part (``shared_cores``). Their sum is the step."""
         nothing = np.zeros(len(self.group))
         by_rank = np.array(
             [[terms.get(name, nothing) for name in TERMS] for terms in self.rank_terms]
         )
         busiest = np.argmax(self.busy_s, axis=0)
         terms = by_rank[busiest, :, np.arange(len(self.group))]
-        terms[:, TERMS.index("bubble")] = np.maximum(0.0, self.step_s - terms.sum(axis=1))
+        idle = np.maximum(0.0, self.step_s - terms.sum(axis=1))
+        left = idle_share(self.group.candidates, self.machine.costs.topology)
+        terms[:, TERMS.index("bubble")] = idle * left
         terms[:, TERMS.index("other")] += waiting_s(terms, self.group, self.machine)
         return np.asarray(terms)
 

@@ -36,6 +36,7 @@ from meshfit.predict.time.layer import LayerCost, layer_cost
 from meshfit.predict.time.messages import ends_states, rank_states
 from meshfit.predict.time.offload import activations_s, optimizer_on_host_s
 from meshfit.predict.time.recompute import recomputed_share
+from meshfit.predict.time.shared_cores import idle_share
 from meshfit.predict.time.terms import TERMS, Terms, add, total
 from meshfit.predict.time.waiting import documents_s, has_unequal_documents, straggling_s
 from meshfit.workload.model import LayerSpec
@@ -83,13 +84,15 @@ def worked(group: LayoutGroup, machine: Machine) -> Worked:
 def with_idle(work: Worked, group: LayoutGroup, machine: Machine) -> FloatArray:
     """Seconds by term with the pipeline's bubble under each layout's schedule, and with waiting."""
     terms = work.terms.copy()
-    terms[:, TERMS.index("bubble")] = bubble_s(
+    idle = bubble_s(
         group.pipeline,
         work.slowest_s,
         work.all_ranks_s,
         group.columns.micro_batches,
         group.candidates.schedule,
     )
+    left = idle_share(group.candidates, machine.costs.topology)
+    terms[:, TERMS.index("bubble")] = idle * left
     terms[:, TERMS.index("other")] += waiting_s(terms, group, machine)
     return terms
 
