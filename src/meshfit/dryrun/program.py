@@ -46,13 +46,14 @@ def trace_of_step(
     with fake_world(rank, layout.world_size):
         mesh = build_mesh(layout, DEVICE.type)
         bare = build_bare_model(config, mesh, training.precision, adapter=training.adapter)
+        # Before tensors are fake, of which no mesh can be made.
+        groups = Groups(mesh, bare.stages[0].context_parallel, bare.experts)
         operators = cuda_operators() if is_cuda else nullcontext()
         with fake_tensors() as mode, even_loads(), operators:
             model = _with_memory(bare, mesh)
             corpus = _corpus(config, training)
             trainer = _FakeTrainer(model, mesh, training, corpus, mode)
             trainer.warm_up()
-            groups = Groups(mesh, model.stages[0].context_parallel, model.experts)
             with Recorder(
                 model.stages, trainer.optimizer, groups, device_type=device_type
             ) as recorder:
