@@ -223,7 +223,8 @@ CASES: list[Case] = [
     *_cases("qwen3_moe", "dp_shard=2,tp=2,ep=2,micro_batch_size=2", capacity=1.0),
     *_cases("llama", "dp_shard=4", "dp_replicate=4", "dp_shard=2,tp=2,micro_batch_size=4",
             adapter=ADAPTER),
-    *_cases("llama_bytes", "dp_replicate=4", "dp_shard=2,tp=2,micro_batch_size=4", documents=True),
+    *_cases("llama_bytes", "dp_replicate=4", "dp_shard=2,tp=2,micro_batch_size=4",
+            "dp_shard=2,cp=2,cp_method=all_to_all", documents=True),
 ]  # fmt: skip
 
 HEAVY_CASES: list[Case] = [
@@ -285,6 +286,13 @@ STRATEGY_CASES: list[Case] = [
     *_cases("llama_tied", "pp=2,tp=2,micro_batch_size=4", adapter=ADAPTER, precision="bf16_mixed"),
     *_cases("llama_bytes", "dp_shard=4", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4",
             documents=True, adapter=ADAPTER),
+    *_cases("llama", "cp=4,micro_batch_size=2", "cp=4,cp_method=all_to_all",
+            "dp_shard=2,cp=2,zero_stage=1", "cp=2,tp=2,sp=false,micro_batch_size=4",
+            "pp=2,vpp=2,cp=2,cp_method=all_gather,micro_batch_size=4"),
+    *_cases("llama_tied", "pp=2,cp=2,micro_batch_size=2"),
+    *_cases("gpt2", "cp=4,cp_method=all_to_all"),
+    *_cases("llama", "dp_shard=2,cp=2", adapter=ADAPTER),
+    *_cases("llama_bytes", "cp=4,cp_method=all_gather,recompute=full", documents=True),
 ]  # fmt: skip
 """Further combinations, which only ``make test-all`` runs."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from meshfit.errors import InputError
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.run.context.refusals import MASKED_METHODS
 from meshfit.run.transformer import Stage
 
 
@@ -16,10 +17,15 @@ def separate_documents(stages: Iterable[Stage], layout: LayoutSpec, end_token: i
     Raises:
         InputError: the layout keeps some ranks from seeing the tokens that end them.
     """
-    if layout.pp > 1 or layout.cp > 1:
+    if layout.pp > 1:
         raise InputError(
-            f"layout {layout.label}: packed documents run with pp=1 and cp=1: later stages, and "
-            f"ranks with a part of a sequence, do not see where documents end"
+            f"layout {layout.label}: packed documents run with pp=1: later stages do not see where "
+            "documents end"
+        )
+    if layout.cp > 1 and layout.cp_method not in MASKED_METHODS:
+        raise InputError(
+            f"layout {layout.label}: packed documents do not go round a ring, whose blocks are causal "
+            f"or whole; use {' or '.join(f'cp_method={name}' for name in MASKED_METHODS)}"
         )
     for stage in stages:
         stage.end_token = end_token

@@ -254,7 +254,7 @@ class Stage(nn.Module):
         """What the base model has to be told of positions: nothing where a rank has whole sequences
         of one document each."""
         if self.context_parallel is not None:
-            return self.context_parallel.arguments(inputs.shape[1], inputs.device)
+            return self.context_parallel.arguments(inputs, self.end_token)
         if self.end_token is not None:
             return {"position_ids": positions_in_documents(inputs, self.end_token)}
         return {}

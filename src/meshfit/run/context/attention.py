@@ -23,6 +23,7 @@ from meshfit.run.context.heads import HeadsForTokens, TokensForHeads
 from meshfit.run.context.ring import RingAttention
 from meshfit.run.context.sharding import SequenceShards, shards_of
 from meshfit.run.mesh import RankMesh
+from meshfit.run.positions import positions_in_documents
 from meshfit.run.transformer import Stage
 
 ATTENTION = "meshfit_context_parallel"
@@ -59,13 +60,32 @@ class ContextParallel:
         """This rank's part of the tokens, or labels, of whole sequences."""
         return whole_BT.index_select(1, self.positions(whole_BT.shape[1], whole_BT.device))
 
-    def arguments(self, length: int, device: torch.device) -> dict[str, Any]:
-        """What a Hugging Face model's forward takes beside this rank's ``length`` tokens."""
-        sequence_length = length * self.size
-        return {
-            "position_ids": self.positions(sequence_length, device).unsqueeze(0),
-            "attend": partial(self.attend, masks=self.masks(sequence_length, device)),
-        }
+    def whole(self, own_BS: Tensor) -> Tensor:
+        """The inverse of ``own``, from what all ranks have; not of a hierarchical exchange."""
+        batch, length = own_BS.shape
+        parts = own_BS.new_empty((self.size * batch, length))
+        dist.all_gather_single(parts, own_BS.contiguous(), group=self.keys or self.heads)
+        by_rank_BT = parts.unflatten(0, (self.size, batch)).movedim(0, 1).flatten(1)
+        places_T = torch.cat(
+            [
+                self.shards.positions(length * self.size, rank, own_BS.device)
+                for rank in range(self.size)
+            ]
+        )
+        return torch.empty_like(by_rank_BT).index_copy_(1, places_T, by_rank_BT)
+
+    def arguments(self, inputs: Tensor, end_token: int | None) -> dict[str, Any]:
+        """What a Hugging Face model's forward takes beside this rank's tokens (or hidden states).
+
+        ``end_token`` ends a document, where several are packed into a sequence.
+        """
+        sequence_length, device = inputs.shape[1] * self.size, inputs.device
+        positions, documents_BT = self.positions(sequence_length, device).unsqueeze(0), None
+        if end_token is not None:
+            places_BT = positions_in_documents(self.whole(inputs), end_token)
+            positions, documents_BT = self.own(places_BT), (places_BT == 0).cumsum(1)
+        masks = self.masks(sequence_length, device, documents_BT)
+        return {"position_ids": positions, "attend": partial(self.attend, masks=masks)}
 
     def masks(
         self, sequence_length: int, device: torch.device, documents_BT: Tensor | None = None

@@ -8,6 +8,8 @@ from meshfit.mesh.spec import LayoutSpec
 from meshfit.run.context.sharding import head_ranks, shards_of
 
 METHODS: tuple[str, ...] = ("ring", "all_gather", "all_to_all", "hierarchical")
+MASKED_METHODS: tuple[str, ...] = ("all_gather", "all_to_all")
+"""Those that hide more than what comes later: a window, packed documents."""
 
 
 def refusals(config: Mapping[str, Any], layout: LayoutSpec) -> Iterator[tuple[str, str]]:
@@ -75,8 +77,7 @@ def check_sequence(
     """
     if layout.cp == 1:
         return
-    shards = shards_of(layout)
-    shards.check(sequence_length)
+    shards_of(layout).check(sequence_length)
     own_length = sequence_length // layout.cp
     if layout.sp and own_length % layout.tp:
         raise InputError(
@@ -85,9 +86,8 @@ def check_sequence(
             f"{layout.cp * layout.tp}, or sp=false"
         )
     is_windowed = sliding_window is not None and sliding_window < sequence_length
-    passes_keys = shards.key_ranks > 1 and layout.cp_method != "all_gather"
-    if is_windowed and passes_keys:
+    if is_windowed and layout.cp_method not in MASKED_METHODS:
         raise InputError(
             f"a window of {sliding_window} tokens over sequences of {sequence_length} does not go "
-            "round a ring; use cp_method=all_gather or cp_method=all_to_all"
+            f"round a ring; use {' or '.join(f'cp_method={name}' for name in MASKED_METHODS)}"
         )
