@@ -22,5 +22,7 @@ def test_positions_begin_again_after_each_end() -> None:
 def test_ranks_that_do_not_see_where_documents_end_are_refused(keys: dict) -> None:
     from meshfit.run.documents import separate_documents
 
-    with pytest.raises(InputError, match=r"packed documents (run with pp=1|do not go round a ring)"):
+    with pytest.raises(
+        InputError, match=r"packed documents (run with pp=1|do not go round a ring)"
+    ):
         separate_documents((), make_layout(keys), 0)

@@ -121,8 +121,8 @@ def main() -> None:
         context = context_parallel_of(build_mesh(case.layout, "cpu"))
         results[case.name] = _worst(errors(case, context))
         if context.keys is None or context.heads is None:
-            tokens_BT = torch.arange(2 * SEQUENCE_LENGTH).view(2, -1)
-            assert torch.equal(context.whole(context.own(tokens_BT)), tokens_BT)
+            tokens = torch.arange(2 * SEQUENCE_LENGTH).view(2, -1)
+            assert torch.equal(context.whole(context.own(tokens)), tokens)
     results["torch"] = _worst(errors_of_torch())
     if dist.get_rank() == 0:
         (Path(sys.argv[1]) / "found.json").write_text(json.dumps(results))
