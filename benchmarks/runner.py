@@ -7,7 +7,9 @@ Run it alone on a quiet machine:
 ``loop``: a small Llama under FSDP2 over all ranks, by ``meshfit.run.trainer`` and by a loop written
 by hand on the same mesh, model, data and optimizer; both in the same processes, steps in turn, so
 that what disturbs one disturbs the other. ``instruments``: the same trainer with and without what
-always runs (step clock, heartbeats). ``startup``: seconds from launching four ranks to the end of
+always runs (step clock, heartbeats); ``instruments alone``: what these take of an empty step, and of
+which share that is of a step of 50 ms, whatever the model (one process: ``--only instruments``).
+``startup``: seconds from launching four ranks to the end of
 their first step. Accelerate is compared with where it is installed. Prints machine, versions, and
 median with the range from the 10th to the 90th percentile; ratios are of medians.
 """
@@ -34,11 +36,13 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from meshfit.launch.supervise import launch
+from meshfit.measure.timing import StepClock
 from meshfit.mesh.spec import make_layout
 from meshfit.record.heartbeat import HeartbeatWriter
 from meshfit.record.schema import RunRequest
 from meshfit.run.mesh import RankMesh, build_mesh
 from meshfit.run.parallelize import build_rank_model
+from meshfit.run.ranks import Rank, join
 from meshfit.run.trainer import Trainer
 from meshfit.run.weights import write_initial_weights
 from meshfit.workload.corpus import Corpus, open_corpus
@@ -63,6 +67,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--launches", type=int, default=5)
+    parser.add_argument("--only", choices=["instruments"], help="one process, no launch")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # of a rank
     arguments = parser.parse_args()
     if arguments.folder is not None:
@@ -70,8 +75,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = compared(folder, arguments.ranks, arguments.steps)
-        found["startup of 4 ranks"] = startup(folder, arguments.launches)
+        alone = {"instruments alone": instruments_alone(folder)}
+        if arguments.only:
+            print(json.dumps(alone | facts(), indent=2))
+            return
+        found = alone | compared(folder, arguments.ranks, arguments.steps)
+        if arguments.launches:
+            found["startup of 4 ranks"] = startup(folder, arguments.launches)
     print(json.dumps(found | facts(), indent=2))
 
 
@@ -87,10 +97,11 @@ def facts() -> dict:
 
 
 def compared(folder: Path, ranks: int, steps: int) -> dict:
-    """Runs the ranks and reads what rank 0 wrote."""
+    """Runs the ranks (one: without torchrun and without communication) and reads what rank 0 wrote."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone",
-         f"--nproc-per-node={ranks}", __file__, f"--steps={steps}", f"--folder={folder}"],
+        [sys.executable, *(torchrun if ranks > 1 else []), __file__, f"--steps={steps}",
+         f"--folder={folder}"],
         check=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
@@ -99,11 +110,17 @@ def compared(folder: Path, ranks: int, steps: int) -> dict:
 
 def run_rank(folder: Path, steps: int) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    heartbeat = HeartbeatWriter(folder, rank)
-    trainer, corpus = our_trainer(folder, ranks)
-    by_hand = hand_written_loop(folder, trainer.mesh, corpus)
+    with join("cpu", 300.0) as rank:
+        times = timed(folder, rank, steps)
+        if rank.rank == 0:
+            (folder / "found.json").write_text(json.dumps(summary(times, rank.world_size)))
+
+
+def timed(folder: Path, rank: Rank, steps: int) -> dict[str, list[float]]:
+    """Seconds of every way's steps on this rank."""
+    heartbeat = HeartbeatWriter(folder, rank.rank)
+    trainer, corpus = our_trainer(folder, rank)
+    by_hand = hand_written_loop(folder, trainer.mesh, corpus, rank)
 
     def ours(step: int) -> None:
         heartbeat.beat("train", step)
@@ -118,13 +135,32 @@ def run_rank(folder: Path, steps: int) -> None:
             trainer.update()
 
     ways = {"ours": ours, "bare": bare, "by hand": by_hand}
-    if importlib.util.find_spec("accelerate"):
-        ways["accelerate"] = accelerate_loop(folder, corpus)
+    if importlib.util.find_spec("accelerate") and rank.world_size > 1:
+        ways["accelerate"] = accelerate_loop(folder, corpus, rank)
     times = in_turn(ways, steps)
-    if rank == 0:
-        (folder / "found.json").write_text(json.dumps(summary(times, ranks)))
     heartbeat.close()
-    dist.destroy_process_group()
+    return times
+
+
+def instruments_alone(folder: Path, steps: int = 200, step_s: float = 0.05) -> dict:
+    """CPU seconds of this thread that the instruments take of a step in which nothing else happens.
+
+    Heartbeats write at most four times a second, so steps are spaced as real ones are.
+    """
+    heartbeat, clock = HeartbeatWriter(folder, 0), StepClock(torch.device("cpu"))
+    taken = []
+    for step in range(steps):
+        begin, cpu = time.perf_counter(), time.thread_time()
+        heartbeat.beat("train", step)
+        with clock.step():
+            heartbeat.beat("train", step, waiting=True)
+            with clock.input_wait():
+                pass
+        taken.append(time.thread_time() - cpu)
+        time.sleep(max(0.0, step_s - (time.perf_counter() - begin)))
+    heartbeat.close()
+    mean_s = statistics.fmean(taken)
+    return {"step": spread(taken), "mean_s": mean_s, "share of a 50 ms step": mean_s / step_s}
 
 
 def in_turn(ways: dict[str, Callable[[int], None]], steps: int) -> dict[str, list[float]]:
@@ -133,12 +169,17 @@ def in_turn(ways: dict[str, Callable[[int], None]], steps: int) -> dict[str, lis
     names = list(ways)
     for step in range(WARMUP + steps):
         for name in names[step % len(names) :] + names[: step % len(names)]:
-            dist.barrier()
+            barrier()
             begin = time.perf_counter()
             ways[name](step)
             if step >= WARMUP:
                 times[name].append(time.perf_counter() - begin)
     return times
+
+
+def barrier() -> None:
+    if dist.is_initialized():
+        dist.barrier()
 
 
 def summary(times: dict[str, list[float]], ranks: int) -> dict:
@@ -172,19 +213,19 @@ def spread(values: list[float]) -> dict:
             "count": len(values)}  # fmt: skip
 
 
-def our_trainer(folder: Path, ranks: int) -> tuple[Trainer, Corpus]:
+def our_trainer(folder: Path, rank: Rank) -> tuple[Trainer, Corpus]:
     weights = folder / "weights"
-    if dist.get_rank() == 0:
+    if rank.rank == 0:
         write_initial_weights(CONFIG, weights, 0)
-    dist.barrier()
+    barrier()
     training = TrainingSpec(
         sequence_length=SEQUENCE,
-        global_batch_size=BATCH_PER_RANK * ranks,
+        global_batch_size=BATCH_PER_RANK * rank.world_size,
         precision=PRECISIONS["fp32"],
         learning_rate=LEARNING_RATE,
         data=DataSpec(),
     )
-    layout = make_layout({"dp_shard": ranks, "micro_batch_size": BATCH_PER_RANK})
+    layout = make_layout({"dp_shard": rank.world_size, "micro_batch_size": BATCH_PER_RANK})
     mesh, device = build_mesh(layout, "cpu"), torch.device("cpu")
     model = build_rank_model(CONFIG, weights, mesh, training.precision, device)
     corpus = open_corpus(
@@ -223,15 +264,18 @@ def loss_of(model, tokens):
     return cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def hand_written_loop(folder: Path, rank_mesh: RankMesh, corpus: Corpus) -> Callable[[int], None]:
+def hand_written_loop(
+    folder: Path, rank_mesh: RankMesh, corpus: Corpus, rank: Rank
+) -> Callable[[int], None]:
     """FSDP2 on the same mesh as anyone would write it, with the same clipping and optimizer."""
     mesh = rank_mesh.axis("dp_shard")
     model = load_llama(folder)
-    for layer in model.model.layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    if mesh is not None:
+        for layer in model.model.layers:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
-    first = dist.get_rank() * BATCH_PER_RANK
+    first = rank.rank * BATCH_PER_RANK
 
     def step(index: int) -> None:
         tokens = torch.from_numpy(corpus.batch(index, first, BATCH_PER_RANK))
@@ -243,7 +287,7 @@ def hand_written_loop(folder: Path, rank_mesh: RankMesh, corpus: Corpus) -> Call
     return step
 
 
-def accelerate_loop(folder: Path, corpus: Corpus) -> Callable[[int], None]:
+def accelerate_loop(folder: Path, corpus: Corpus, rank: Rank) -> Callable[[int], None]:
     """The same under Accelerate's FSDP2."""
     from accelerate import Accelerator, FullyShardedDataParallelPlugin  # noqa: PLC0415
 
@@ -253,7 +297,7 @@ def accelerate_loop(folder: Path, corpus: Corpus) -> Callable[[int], None]:
     model, optimizer = accelerator.prepare(
         plain, torch.optim.AdamW(plain.parameters(), lr=LEARNING_RATE)
     )
-    first = dist.get_rank() * BATCH_PER_RANK
+    first = rank.rank * BATCH_PER_RANK
 
     def step(index: int) -> None:
         tokens = torch.from_numpy(corpus.batch(index, first, BATCH_PER_RANK))
