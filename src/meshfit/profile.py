@@ -70,6 +70,22 @@ leave free (TensorRT-LLM)."""
 
 
 @dataclass(frozen=True, kw_only=True)
+class BatchDefaults:
+    """What an inference engine batches on devices of at least so much memory.
+
+    Attributes:
+        max_batched_tokens: token budget of one step.
+        max_sequences: requests that are computed at once on one attention group.
+        not_on: beginnings of names of accelerators that it does not hold for.
+    """
+
+    least_device_bytes: int
+    max_batched_tokens: int
+    max_sequences: int
+    not_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServingOptions:
     """How an inference engine budgets memory and batches requests, where a job does not say.
 
@@ -78,23 +94,16 @@ class ServingOptions:
         page_tokens: tokens of one page of the KV cache.
         frees_behind_window: whether a layer with a sliding window gives back pages behind it; else
             it keeps a page for every token.
-        max_batched_tokens: token budget of one step.
-        max_sequences: requests that are computed at once on one attention group.
+        batches: by the device, the largest first; the last holds for every device.
         graph_bytes: of captured CUDA graphs, a rank.
-        large_device_bytes: devices with less memory get ``small_batched_tokens`` and
-            ``small_sequences`` instead.
     """
 
     memory_policy: MemoryPolicy
     memory_fraction: float
     page_tokens: int
     frees_behind_window: bool
-    max_batched_tokens: int
-    max_sequences: int
+    batches: tuple[BatchDefaults, ...]
     graph_bytes: int
-    large_device_bytes: int
-    small_batched_tokens: int
-    small_sequences: int
 
 
 @dataclass(frozen=True, kw_only=True)

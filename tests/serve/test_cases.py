@@ -27,14 +27,16 @@ GIB = 2**30
 
 def test_h02_a_long_context_does_not_fit_and_how_many_tokens_do():
     """SubgraphRAG#19: Llama-3.1-8B on a 24 GB card; vLLM had 4.76 GiB, 39,024 tokens."""
-    found = memory("llama-3.1-8b", "RTX3090", tokens=131072)
+    found = memory("llama-3.1-8b", "RTX3090", tokens=131072, memory_fraction=0.9)
     cache = found.worst.cache
     assert cache.bytes_per_token == 131072
     assert cache.request_bytes(131072) / GIB == 16.0
     assert found.verdict == "does_not_fit"
     assert found.kv_tokens == pytest.approx(39024, rel=0.03)
-    assert memory("llama-3.1-8b", "RTX3090", tokens=39000).verdict == "fits"
-    halved = memory("llama-3.1-8b", "RTX3090", tokens=39000, cache_element_bytes=1.0)
+    assert memory("llama-3.1-8b", "RTX3090", tokens=39000, memory_fraction=0.9).verdict == "fits"
+    halved = memory(
+        "llama-3.1-8b", "RTX3090", tokens=39000, memory_fraction=0.9, cache_element_bytes=1.0
+    )
     assert halved.kv_tokens == pytest.approx(2 * found.kv_tokens, abs=32)
 
 

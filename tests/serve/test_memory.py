@@ -51,11 +51,14 @@ def test_attention_groups_multiply_requests_and_tokens():
     assert many.concurrency > 5 * one.concurrency
 
 
-def test_a_small_device_batches_less():
+def test_an_engine_batches_by_the_device():
+    """vLLM 0.32, ``arg_utils.py``: an A100 counts as a small one."""
     profile = engine_profile("vllm")
-    small = serving_budget(profile, accelerator("RTX3090"))
-    large = serving_budget(profile, accelerator("H100"))
-    assert (small.step_tokens, large.step_tokens) == (2048, 8192)
+    tokens = {
+        name: serving_budget(profile, accelerator(name)).step_tokens
+        for name in ("RTX3090", "A100-80G", "H100", "B200")
+    }
+    assert tokens == {"RTX3090": 2048, "A100-80G": 2048, "H100": 8192, "B200": 16384}
 
 
 def test_an_engine_that_trains_does_not_serve():

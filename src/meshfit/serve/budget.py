@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from meshfit.cluster.topology import AcceleratorSpec
 from meshfit.errors import InputError
-from meshfit.profile import EngineProfile, MemoryPolicy, ServingOptions
+from meshfit.profile import BatchDefaults, EngineProfile, MemoryPolicy, ServingOptions
 
 MOST_OF_DEVICE = 0.95
 """What is never recommended beyond: graphs, kernels and other processes are not all foreseen
@@ -48,18 +48,25 @@ def serving_budget(
         InputError: the engine does not serve.
     """
     options = serving_options(profile)
-    is_small = accelerator.memory_bytes < options.large_device_bytes
-    tokens = options.small_batched_tokens if is_small else options.max_batched_tokens
-    sequences = options.small_sequences if is_small else options.max_sequences
+    batch = _batch_defaults(options, accelerator)
     return ServingBudget(
         memory_policy=options.memory_policy,
         memory_fraction=memory_fraction or options.memory_fraction,
         cache_element_bytes=cache_element_bytes,
         page_tokens=options.page_tokens,
         frees_behind_window=options.frees_behind_window,
-        step_tokens=step_tokens or tokens,
-        max_sequences=max_sequences or sequences,
+        step_tokens=step_tokens or batch.max_batched_tokens,
+        max_sequences=max_sequences or batch.max_sequences,
         graph_bytes=options.graph_bytes,
+    )
+
+
+def _batch_defaults(options: ServingOptions, accelerator: AcceleratorSpec) -> BatchDefaults:
+    return next(
+        batch
+        for batch in options.batches
+        if accelerator.memory_bytes >= batch.least_device_bytes
+        and not accelerator.name.startswith(batch.not_on)
     )
 
 

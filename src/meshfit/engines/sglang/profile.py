@@ -5,7 +5,7 @@ data- and context-parallel ranks, the experts' and the decode's are all taken fr
 is padded to a multiple of 64 (``vocab_parallel_embedding.py``, on GPUs) and then has to divide by tp.
 """
 
-from meshfit.profile import EngineProfile, ServingOptions
+from meshfit.profile import BatchDefaults, EngineProfile, ServingOptions
 
 RULES: tuple[str, ...] = (
     "world_size",
@@ -72,12 +72,11 @@ SERVING = ServingOptions(
     memory_fraction=0.88,
     page_tokens=1,
     frees_behind_window=True,
-    max_batched_tokens=8192,
-    max_sequences=1024,
+    batches=(
+        BatchDefaults(least_device_bytes=70 * 2**30, max_batched_tokens=8192, max_sequences=1024),
+        BatchDefaults(least_device_bytes=0, max_batched_tokens=2048, max_sequences=256),
+    ),
     graph_bytes=2 * 2**30,
-    large_device_bytes=70 * 2**30,
-    small_batched_tokens=2048,
-    small_sequences=256,
 )
 """``mem_fraction_static`` of a server on 80 GB and more (``server_args.py`` works it out from the chunk
 and the graphs; 0.84 to 0.9 in logs), a radix cache of single tokens, its chunk of a prefill.

@@ -6,7 +6,7 @@ tp x pp; attention data parallelism takes all of tp or none (``enable_attention_
 ``moe_tensor_parallel_size x moe_expert_parallel_size`` is tp.
 """
 
-from meshfit.profile import EngineProfile, ServingOptions
+from meshfit.profile import BatchDefaults, EngineProfile, ServingOptions
 
 RULES: tuple[str, ...] = (
     "world_size",
@@ -59,12 +59,8 @@ SERVING = ServingOptions(
     memory_fraction=0.9,
     page_tokens=32,
     frees_behind_window=True,
-    max_batched_tokens=8192,
-    max_sequences=2048,
+    batches=(BatchDefaults(least_device_bytes=0, max_batched_tokens=8192, max_sequences=2048),),
     graph_bytes=2**30,
-    large_device_bytes=70 * 2**30,
-    small_batched_tokens=8192,
-    small_sequences=2048,
 )
 """``KvCacheConfig.free_gpu_memory_fraction`` and ``tokens_per_block``, ``max_num_tokens`` and
 ``max_batch_size`` of ``LlmArgs``; pages behind a window are freed (``max_attention_window``)."""

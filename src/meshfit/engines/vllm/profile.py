@@ -8,7 +8,7 @@ Hosts are
 shared out to replicas: nnodes has to be a multiple of the groups that dp / dp-local makes.
 """
 
-from meshfit.profile import EngineProfile, ServingOptions
+from meshfit.profile import BatchDefaults, EngineProfile, ServingOptions
 
 RULES: tuple[str, ...] = (
     "world_size",
@@ -80,18 +80,23 @@ NOT_CHECKED: dict[str, str] = {
 
 SERVING = ServingOptions(
     memory_policy="total",
-    memory_fraction=0.9,
+    memory_fraction=0.92,
     page_tokens=16,
     frees_behind_window=True,
-    max_batched_tokens=8192,
-    max_sequences=1024,
+    batches=(
+        BatchDefaults(least_device_bytes=160 * 2**30, max_batched_tokens=16384, max_sequences=1024),
+        BatchDefaults(
+            least_device_bytes=70 * 2**30,
+            max_batched_tokens=8192,
+            max_sequences=1024,
+            not_on=("A100",),
+        ),
+        BatchDefaults(least_device_bytes=0, max_batched_tokens=2048, max_sequences=256),
+    ),
     graph_bytes=2**30,
-    large_device_bytes=70 * 2**30,
-    small_batched_tokens=2048,
-    small_sequences=256,
 )
-"""Defaults of its server on accelerators of 70 GiB and more (``engine/arg_utils.py``); fraction and
-page of ``config/cache.py``. Pages behind a window are freed by its hybrid cache manager
+"""Defaults of its API server (``engine/arg_utils.py``) and of ``config/cache.py`` in 0.32; the page is
+that of its GPU attention. Pages behind a window are freed by its hybrid cache manager
 (``v1/core/single_type_kv_cache_manager.py``). Graphs: 0.5 to 1.5 GiB in logs."""
 
 VLLM = EngineProfile(
