@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: fit test test-all pure lint types contracts spelling docs accuracy bench clean
+.PHONY: fit test test-all pure lint types contracts spelling docs accuracy bench engines clean
 
 fit: $(READY)
 	$(BIN)/meshfit fit examples/tiny-llama
@@ -40,6 +40,22 @@ docs: $(READY)
 TRAINING ?= ../shared/truth/training.csv
 accuracy: $(READY)
 	$(BIN)/python tools/accuracy.py $(TRAINING) --leave-one-out
+
+# The engines' own code, for tools/engine_options.py and tools/engine_agreement.py. The wheels of
+# megatron-core and megatron-bridge are for Python 3.12, and are unpacked beside the environment.
+ENGINES := .venv-engines
+engines: $(READY)
+	test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet -c constraints.txt torch triton wheel setuptools \
+	    typing_extensions "torchtitan==0.3.0" "accelerate==1.15.0"
+	DS_BUILD_OPS=0 $(ENGINES)/bin/python -m pip install --quiet -c constraints.txt \
+	    --no-build-isolation "deepspeed==0.19.8"
+	$(ENGINES)/bin/python -m pip install --quiet -c constraints.txt -e .
+	for wheel in megatron-core==0.19.2 megatron-bridge==0.6.2; do \
+	    $(ENGINES)/bin/python -m pip download --quiet --no-deps --python-version 312 \
+	        --only-binary :all: --dest $(ENGINES)/wheels $$wheel; done
+	cd $(ENGINES)/wheels && for wheel in *.whl; do \
+	    $(CURDIR)/$(ENGINES)/bin/python -m zipfile -e $$wheel $${wheel%%-*}; done
 
 bench: $(READY)
 	$(BIN)/python benchmarks/tier1.py

@@ -1,7 +1,8 @@
 """Names of the options that releases of engines know, as small tables of ``meshfit.engines``.
 
-    make test-engines            # makes .venv-engines, which this needs
-    .venv-engines/bin/python tools/engine_options.py --megatron FOLDER --bridge FOLDER
+    make engines                 # makes .venv-engines, which this needs
+    .venv-engines/bin/python tools/engine_options.py \
+        --megatron .venv-engines/wheels/megatron_core --bridge .venv-engines/wheels/megatron_bridge
 
 Each table (``engines/NAME/options.tsv``) has the engine's own spelling and how many values it takes:
 ``flag``, ``one``, ``many``, or ``block`` for one that holds others. Names only: no help texts, no

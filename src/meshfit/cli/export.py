@@ -7,19 +7,26 @@ import typer
 
 from meshfit.cli.jobs import JobPath, LayoutText, RankOrderText
 from meshfit.cli.output import AsJson, print_paths
+from meshfit.engines.exports import EXPORTS
 from meshfit.errors import InputError, nearest_name
 from meshfit.funnel.check.checking import require_legal
-from meshfit.funnel.sweep.handover import export_layout
+from meshfit.funnel.sweep.handover import export_layout, export_to_engine
 from meshfit.job.read import read_job
 
-ENGINES = ("torchrun",)
+ENGINES = ("torchrun", *EXPORTS)
 
 
 def export(
     job: JobPath,
     *,
     to: Annotated[
-        str, typer.Option("--to", help="torchrun: a plain PyTorch script without meshfit.")
+        str,
+        typer.Option(
+            "--to",
+            metavar="ENGINE",
+            help="torchrun: a plain PyTorch script without meshfit; or torchtitan, megatron, "
+            "deepspeed, accelerate.",
+        ),
     ] = "torchrun",
     layout: LayoutText = None,
     rank_order: RankOrderText = None,
@@ -32,12 +39,20 @@ def export(
         raise InputError(
             f"--to {to!r}: this version exports to {', '.join(ENGINES)}; try {nearest}"
         )
-    read = read_job(job, layout=layout, rank_order=rank_order)
+    is_native = to == "torchrun"
+    read = read_job(
+        job,
+        layout=layout,
+        rank_order=rank_order,
+        engine=None if is_native else to,
+        to_run=is_native,
+    )
     if read.layout is None:
         raise InputError("no layout to export: give `layout:` in the job or --layout tp=4,pp=2")
     require_legal(read, read.layout)
     try:
-        paths = export_layout(read, read.layout, out)
+        export_files = export_layout if is_native else export_to_engine
+        paths = export_files(read, read.layout, out)
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
     print_paths(paths, as_json=as_json)

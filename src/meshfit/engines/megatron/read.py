@@ -98,7 +98,7 @@ def _layout(options: Settings, ranks: int | None) -> dict[str, Any]:
         **degrees,
         "sp": options.is_on("--sequence-parallel"),
         "etp": options.whole("--expert-tensor-parallel-size", default=degrees["tp"])
-        if degrees["ep"] > 1 or "--num-experts" in options
+        if degrees["ep"] > 1
         else 1,
         "micro_batch_size": options.whole("--micro-batch-size", default=1),
         **stages(options, degrees["pp"]),

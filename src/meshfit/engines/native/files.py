@@ -17,10 +17,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from meshfit import __version__
-from meshfit.breakdown import Interval, Prediction
+from meshfit.breakdown import Prediction
+from meshfit.engines.handover import prediction_line
 from meshfit.errors import InputError
 from meshfit.mesh.spec import AXES, LayoutSpec
-from meshfit.units import format_bytes, format_duration
 from meshfit.workload.corpus import MAX_TEXT_BYTES
 from meshfit.workload.training import DataSpec, TrainingSpec
 
@@ -83,7 +83,7 @@ def export(
             "weights": _quoted(weights) if weights else None,
             "weights_beside_script": weights is not None and not Path(weights).is_absolute(),
             "steps": steps,
-            "prediction": _prediction_line(prediction),
+            "prediction": prediction_line(prediction),
             "status": status,
             "devices": ",".join(map(str, device_order)),
             "versions": WRITTEN_FOR,
@@ -237,22 +237,6 @@ def _refusals_of_model(layout: LayoutSpec, model_config: Mapping[str, Any]) -> I
     for name in ("num_key_value_heads", "vocab_size"):
         if (model_config.get(name) or layout.tp) % layout.tp:
             yield f"tp={layout.tp} does not divide {name}={model_config[name]}; use a divisor of it"
-
-
-def _prediction_line(prediction: Prediction | None) -> str:
-    if prediction is None:
-        return "No prediction."
-    memory = _with_interval(prediction.memory_total, format_bytes)
-    step_time = _with_interval(prediction.step_time, format_duration)
-    basis = prediction.step_time.basis.replace("_", " ")
-    return (
-        f"Predicted: peak memory {memory} a rank, step time {step_time},"
-        f" bound by {prediction.binding}; basis: {basis}."
-    )
-
-
-def _with_interval(interval: Interval, show: Any) -> str:
-    return f"{show(interval.middle)} ({show(interval.low)} to {show(interval.high)})"
 
 
 def _data_rank(layout: LayoutSpec, *, has_mesh: bool) -> str:

@@ -14,8 +14,9 @@ from meshfit.engines.options import OptionTable, option_table
 from meshfit.engines.syntax.blocks import read_toml
 from meshfit.engines.syntax.python_config import PythonConfig, read_python
 from meshfit.engines.syntax.setting import Settings
+from meshfit.engines.torchtitan.write import SCHEDULES
 
-_MODELS: Mapping[tuple[str, str], str] = {
+MODELS: Mapping[tuple[str, str], str] = {
     ("llama3", "8B"): "llama-3.1-8b",
     ("llama3", "70B"): "llama-3.1-70b",
     ("llama3", "405B"): "llama-3.1-405b",
@@ -52,9 +53,8 @@ _TOML_ONLY = (
 )  # fmt: skip
 """Tables of the TOML that the Python configuration no longer has, or has as objects."""
 
-_VIRTUAL = {"interleaved1f1b": 2, "loopedbfs": 2, "interleavedzerobubble": 2,
-            "zbvzerobubble": 2, "dualpipev": 2}  # fmt: skip
-"""Stages of a rank where a schedule needs several and the file does not say how many layers each has."""
+_SEVERAL_STAGES = frozenset(SCHEDULES) - {"gpipe", "1f1b"}
+"""Schedules of several stages a rank; two, where a file does not say how many layers each has."""
 
 
 def read_toml_file(text: str, num_ranks: int | None) -> EngineFile:
@@ -64,7 +64,7 @@ def read_toml_file(text: str, num_ranks: int | None) -> EngineFile:
     older = dict.fromkeys(_TOML_ONLY, "one") | {"parallelism": "block", "training": "block"}
     known = OptionTable(source=table.source, values={**table.values, **older})
     name = (options.text("model.name"), options.text("model.flavor"))
-    return _file(options, known, num_ranks, _MODELS.get(name), "torchtitan TOML")
+    return _file(options, known, num_ranks, MODELS.get(name), "torchtitan TOML")
 
 
 def read_python_file(text: str, num_ranks: int | None) -> EngineFile:
@@ -88,7 +88,7 @@ def _of_registry(config: PythonConfig) -> str | None:
     """The model of the registry's function that it starts from (``llama3_8b``)."""
     name = re.sub(r"[^a-z0-9]", "", (config.base or "").lower())
     return next(
-        (model for (family, flavor), model in _MODELS.items()
+        (model for (family, flavor), model in MODELS.items()
          if name.startswith(re.sub(r"[^a-z0-9]", "", family + flavor.lower()))),
         None,
     )  # fmt: skip
@@ -152,9 +152,10 @@ def _zero_stage(options: Settings, shard: int, pp: int) -> int:
 
 
 def _pipeline(options: Settings) -> dict[str, Any]:
-    schedule = options.text(*_KEYS["schedule"], default="1F1B")
-    plain = re.sub(r"[^a-z0-9]", "", schedule.lower())
-    return {"schedule": schedule, "vpp": _VIRTUAL.get(plain, 1)}
+    asked = options.text(*_KEYS["schedule"], default="1F1B")
+    ours = {theirs.lower(): name for name, theirs in SCHEDULES.items()}
+    schedule = ours.get(asked.lower(), asked)
+    return {"schedule": schedule, "vpp": 2 if schedule in _SEVERAL_STAGES else 1}
 
 
 def _recompute(options: Settings) -> dict[str, Any]:

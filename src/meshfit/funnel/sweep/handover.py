@@ -1,16 +1,47 @@
 """The winner, or any legal layout, as files that start without meshfit."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from meshfit.breakdown import Prediction
 from meshfit.compare.candidate import MeasuredCandidate
+from meshfit.engines.exports import EXPORTS
+from meshfit.engines.handover import Handover
 from meshfit.engines.native.files import UNVERIFIED, export
+from meshfit.errors import InputError
+from meshfit.funnel.space.estimating import why_not_modelled
 from meshfit.funnel.space.planning import estimate_candidates
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
+
+
+def export_to_engine(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
+    """Writes the files with which the job's engine starts ``layout``.
+
+    Raises:
+        InputError: that engine has none that are known here, or cannot express the layout.
+    """
+    name = job.profile.name
+    if name not in EXPORTS:
+        raise InputError(f"engine {name}: files are written for {', '.join(EXPORTS)}")
+    prediction = None
+    if why_not_modelled(job, layout) is None:
+        estimates, _ = estimate_candidates(job, Candidates.from_layouts([layout]))
+        prediction = estimates.prediction(0)
+    given = Handover(
+        name=job.name,
+        layout=layout,
+        model=job.model,
+        training=job.training,
+        topology=job.topology,
+        profile=job.profile,
+        prediction=prediction,
+        steps=job.run.steps,
+    )
+    return _written(EXPORTS[name](given), folder)
 
 
 def export_layout(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
@@ -59,6 +90,10 @@ def _write(
         device_order=job.topology.device_order,
         status=status,
     )
+    return _written(files, folder)
+
+
+def _written(files: Mapping[str, str], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, text in files.items():

@@ -1,0 +1,56 @@
+"""A layout as Accelerate's YAML."""
+
+import yaml
+
+from meshfit.engines.accelerate.write import layout_options
+from meshfit.engines.handover import (
+    RECOMPUTE_IN_MODEL,
+    Files,
+    Handover,
+    header,
+    names_checked,
+    nested,
+)
+from meshfit.errors import InputError
+
+CONFIG = "accelerate.yaml"
+
+_PRECISIONS = {"bf16_mixed": "bf16", "fp16_mixed": "fp16", "fp8_mixed": "fp8", "fp32": "no"}
+
+
+def export(given: Handover) -> Files:
+    """``accelerate.yaml``. Batches are the training script's: a comment says which.
+
+    Raises:
+        InputError: Accelerate's file cannot express the layout or the training.
+    """
+    layout, training = given.layout, given.training
+    if training.precision.name not in _PRECISIONS:
+        raise InputError(f"accelerate: its file has no key for precision {training.precision.name}")
+    shards = layout.dp_shard > 1 or layout.cp > 1
+    options = nested(layout_options(layout, training.global_batch_size))
+    if not shards:
+        options.pop("fsdp_config", None)
+    config = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "FSDP" if shards else "MULTI_GPU",
+        "mixed_precision": _PRECISIONS[training.precision.name],
+        "num_machines": given.num_hosts,
+        "num_processes": layout.world_size,
+        **options,
+    }
+    if shards:
+        config["fsdp_config"] = {
+            "fsdp_version": 2,
+            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            **options["fsdp_config"],  # type: ignore[dict-item]
+        }
+    lines = header(given, names_checked(given.profile))
+    lines.append(
+        f"In the script: {layout.micro_batch_size} sequences of {training.sequence_length} tokens a "
+        f"micro-batch, {layout.num_micro_batches(training.global_batch_size)} accumulated."
+    )
+    if layout.recompute == "full" and not shards:
+        lines.append(RECOMPUTE_IN_MODEL)
+    comment = "".join(f"# {line}\n" for line in lines)
+    return {CONFIG: comment + yaml.safe_dump(config, sort_keys=False)}

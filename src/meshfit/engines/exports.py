@@ -1,0 +1,16 @@
+"""Engines that a layout can be handed over to, by name."""
+
+from collections.abc import Callable, Mapping
+
+from meshfit.engines.accelerate.export import export as export_accelerate
+from meshfit.engines.deepspeed.export import export as export_deepspeed
+from meshfit.engines.handover import Files, Handover
+from meshfit.engines.megatron.export import export as export_megatron
+from meshfit.engines.torchtitan.export import export as export_torchtitan
+
+EXPORTS: Mapping[str, Callable[[Handover], Files]] = {
+    "torchtitan": export_torchtitan,
+    "megatron": export_megatron,
+    "deepspeed": export_deepspeed,
+    "accelerate": export_accelerate,
+}

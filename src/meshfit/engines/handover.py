@@ -1,0 +1,148 @@
+"""What engines' exports are given, and what all of their files begin with."""
+
+from dataclasses import dataclass
+
+from meshfit import __version__
+from meshfit.breakdown import Interval, Prediction
+from meshfit.cluster.topology import Topology
+from meshfit.engines.layout_options import Options, OptionValue
+from meshfit.mesh.spec import LayoutSpec
+from meshfit.profile import EngineProfile
+from meshfit.units import format_bytes, format_duration
+from meshfit.workload.model import ModelSpec
+from meshfit.workload.training import TrainingSpec
+
+RECOMPUTE_IN_MODEL = "Recomputation is the model's: model.gradient_checkpointing_enable()."
+"""What is said where a layout recomputes and the file has no key for it."""
+
+Files = dict[str, str]
+"""File name -> text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handover:
+    """One layout that is to run in an engine.
+
+    Attributes:
+        name: of the job, for file names.
+        steps: optimizer steps that the files ask for.
+    """
+
+    name: str
+    layout: LayoutSpec
+    model: ModelSpec
+    training: TrainingSpec
+    topology: Topology
+    profile: EngineProfile
+    prediction: Prediction | None
+    steps: int
+
+    @property
+    def num_hosts(self) -> int:
+        return -(-self.layout.world_size // self.topology.gpus_per_host)
+
+    @property
+    def ranks_per_host(self) -> int:
+        return self.layout.world_size // self.num_hosts
+
+
+def header(given: Handover, status: str) -> list[str]:
+    """What a file says of itself: the layout, the engine's version, the prediction, its status."""
+    return [
+        f"{given.layout.label} on {given.layout.world_size} ranks.",
+        f"Written by meshfit {__version__} for {given.profile.name} {given.profile.version}.",
+        prediction_line(given.prediction),
+        f"Status: {status}",
+    ]
+
+
+def names_checked(profile: EngineProfile) -> str:
+    """The status of a file whose options are all known to the release."""
+    return (
+        f"names checked: every option is one of {profile.name} {profile.version}; "
+        f"this file has not been run"
+    )
+
+
+def prediction_line(prediction: Prediction | None) -> str:
+    """Memory and step time with their intervals, and what binds them."""
+    if prediction is None:
+        return "No prediction."
+    memory, step = prediction.memory_total, prediction.step_time
+    basis = step.basis.replace("_", " ")
+    return (
+        f"Predicted: peak memory {_bytes(memory)} a rank, step time {_seconds(step)},"
+        f" bound by {prediction.binding}; basis: {basis}."
+    )
+
+
+def _bytes(interval: Interval) -> str:
+    low, high = format_bytes(interval.low), format_bytes(interval.high)
+    return f"{format_bytes(interval.middle)} ({low} to {high})"
+
+
+def _seconds(interval: Interval) -> str:
+    low, high = format_duration(interval.low), format_duration(interval.high)
+    return f"{format_duration(interval.middle)} ({low} to {high})"
+
+
+def torchrun(given: Handover, program: str) -> list[str]:
+    """The lines of a launch that goes on every host."""
+    return [
+        f'NNODES="${{NNODES:-{given.num_hosts}}}"',
+        "exec torchrun \\",
+        '    --nnodes "$NNODES" \\',
+        f"    --nproc-per-node {given.ranks_per_host} \\",
+        "    --rdzv-backend c10d \\",
+        '    --rdzv-endpoint "${RDZV_ENDPOINT:-localhost:0}" \\',
+        f"    {program}",
+    ]
+
+
+def command_words(options: Options) -> list[str]:
+    """``--name value`` of each option that is set, one a line."""
+    return [
+        name if value is True else f"{name} {quoted(value)}"
+        for name, value in options.items()
+        if value is not None and value is not False
+    ]
+
+
+def quoted(value: OptionValue) -> str:
+    """A word of a shell."""
+    text = str(value)
+    plain = all(character.isalnum() or character in "._-+,:/= " for character in text)
+    return text if plain else f'"{text}"'
+
+
+def nested(options: Options) -> dict[str, object]:
+    """Options that are set, by dotted name, as blocks in blocks."""
+    tree: dict[str, object] = {}
+    for name, value in options.items():
+        if value is None:
+            continue
+        *blocks, last = name.split(".")
+        inner = tree
+        for block in blocks:
+            found = inner.setdefault(block, {})
+            assert isinstance(found, dict), f"{block} is a value and a block"
+            inner = found
+        inner[last] = value
+    return tree
+
+
+def sbatch(given: Handover, script: str) -> str:
+    """A Slurm job that starts ``script`` on every host, the first one as the meeting point."""
+    comment = "\n".join(f"# {line}" for line in header(given, "unverified: not submitted"))
+    return f"""#!/bin/bash
+{comment}
+#SBATCH --job-name={given.name}
+#SBATCH --nodes={given.num_hosts}
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node={given.ranks_per_host}
+#SBATCH --exclusive
+export NNODES="$SLURM_NNODES"
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export RDZV_ENDPOINT="$first:29500"
+srun --kill-on-bad-exit=1 bash {script}
+"""

@@ -1,0 +1,201 @@
+"""A layout as a script with Megatron-LM's arguments."""
+
+from meshfit.engines.handover import (
+    Files,
+    Handover,
+    command_words,
+    header,
+    names_checked,
+    sbatch,
+    torchrun,
+)
+from meshfit.engines.layout_options import Options
+from meshfit.engines.megatron.write import layout_options
+from meshfit.errors import InputError
+from meshfit.workload.blocks.attention import AttentionSpec
+from meshfit.workload.blocks.block import Block
+from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
+from meshfit.workload.blocks.latent import LatentAttentionSpec
+from meshfit.workload.model import LayerSpec, ModelSpec
+from meshfit.workload.training import TrainingSpec
+
+SCRIPT = "train.sh"
+
+_WORDS: dict[type[Block], str] = {
+    AttentionSpec: "attention",
+    LatentAttentionSpec: "latent attention",
+    MlpSpec: "dense MLP",
+    MoeSpec: "experts",
+}
+
+_PRECISIONS = {"bf16_mixed": "--bf16", "fp16_mixed": "--fp16", "fp8_mixed": "--bf16", "fp32": None}
+_OPTIMIZERS = {"adamw": "adam", "sgd": "sgd", "muon": "muon"}
+
+
+def export(given: Handover) -> Files:
+    """``train.sh``, and ``train.sbatch`` where there are several hosts.
+
+    It trains on Megatron's mock data with a tokenizer of the right size: put your own in.
+
+    Raises:
+        InputError: Megatron-LM's arguments cannot describe the model, the layout or the training.
+    """
+    batch = given.training.global_batch_size
+    groups: dict[str, Options] = {
+        "MODEL_ARGS": model_options(given.model),
+        "TRAINING_ARGS": training_options(given.training, given.steps),
+        "LAYOUT_ARGS": layout_options(given.layout, batch) | {"--global-batch-size": batch},
+        "DATA_ARGS": {
+            "--mock-data": True,
+            "--tokenizer-type": "NullTokenizer",
+            "--vocab-size": given.model.vocab_size,
+        },
+    }
+    lines = ["#!/bin/bash", *(f"# {line}" for line in header(given, names_checked(given.profile)))]
+    lines += ["# Needs pretrain_gpt.py of Megatron-LM, as MEGATRON/pretrain_gpt.py.", ""]
+    if given.layout.zero_stage < 2 and max(given.layout.tp, given.layout.cp) > 1:
+        lines.append("export CUDA_DEVICE_MAX_CONNECTIONS=1")
+    for name, options in groups.items():
+        lines += [f"{name}=(", *(f"    {words}" for words in command_words(options)), ")"]
+    arguments = " ".join(f"${{{name}[@]}}" for name in groups)
+    lines += torchrun(given, f'"${{MEGATRON:-.}}/pretrain_gpt.py" {arguments} "$@"')
+    files = {SCRIPT: "\n".join(lines) + "\n"}
+    if given.num_hosts > 1:
+        files["train.sbatch"] = sbatch(given, SCRIPT)
+    return files
+
+
+def model_options(model: ModelSpec) -> Options:
+    """The architecture.
+
+    Raises:
+        InputError: it has what the arguments do not describe; names it.
+    """
+    kinds = list(dict.fromkeys(model.layers))
+    dense = _one_of(kinds, MlpSpec, model)
+    experts = _one_of(kinds, MoeSpec, model)
+    if model.encoder or model.towers or model.embedding_size or dense is experts:
+        raise InputError(
+            f"megatron: {model.name} has more than a decoder; its arguments do not say it"
+        )
+    mlp = dense if isinstance(dense, MlpSpec) else experts.expert  # type: ignore[union-attr]
+    return {
+        "--num-layers": model.num_hidden_layers,
+        "--hidden-size": model.hidden_size,
+        "--ffn-hidden-size": mlp.intermediate_size,
+        **_attention(kinds, model),
+        "--swiglu": mlp.gated,
+        "--disable-bias-linear": not mlp.bias,
+        "--normalization": "RMSNorm" if model.norm == "rms_norm" else "LayerNorm",
+        "--position-embedding-type": "learned_absolute" if model.learned_positions else "rope",
+        "--max-position-embeddings": model.max_position_embeddings,
+        "--untie-embeddings-and-output-weights": not model.tie_word_embeddings,
+        "--attention-dropout": str(model.dropout),
+        "--hidden-dropout": str(model.dropout),
+        **(_experts(experts, model) if isinstance(experts, MoeSpec) else {}),
+    }
+
+
+def _one_of(kinds: list[LayerSpec], kind: type[Block], model: ModelSpec) -> Block | None:
+    """The one block of a kind that layers have; None where none has.
+
+    Raises:
+        InputError: layers have different ones.
+    """
+    found = list(dict.fromkeys(block for layer in kinds if (block := layer.find(kind)) is not None))
+    if len(found) > 1:
+        raise InputError(
+            f"megatron: layers of {model.name} have {len(found)} kinds of {_WORDS[kind]}; the arguments "
+            f"say one"
+        )
+    return found[0] if found else None
+
+
+def _attention(kinds: list[LayerSpec], model: ModelSpec) -> Options:
+    softmax = _one_of(kinds, AttentionSpec, model)
+    latent = _one_of(kinds, LatentAttentionSpec, model)
+    if isinstance(latent, LatentAttentionSpec) and softmax is None:
+        return {
+            "--num-attention-heads": latent.num_attention_heads,
+            "--multi-latent-attention": True,
+            "--q-lora-rank": latent.q_lora_rank,
+            "--kv-lora-rank": latent.kv_lora_rank,
+            "--qk-head-dim": latent.qk_nope_head_dim,
+            "--qk-pos-emb-head-dim": latent.qk_rope_head_dim,
+            "--v-head-dim": latent.v_head_dim,
+        }
+    if not isinstance(softmax, AttentionSpec) or latent is not None or _is_special(softmax):
+        raise InputError(f"megatron: the arguments do not describe the attention of {model.name}")
+    groups = softmax.num_key_value_heads
+    is_grouped = groups != softmax.num_attention_heads
+    return {
+        "--num-attention-heads": softmax.num_attention_heads,
+        "--group-query-attention": is_grouped,
+        "--num-query-groups": groups if is_grouped else None,
+        "--kv-channels": softmax.head_dim,
+        "--add-qkv-bias": softmax.qkv_bias and not softmax.output_bias,
+        "--qk-layernorm": softmax.qk_norm,
+    }
+
+
+def _is_special(attention: AttentionSpec) -> bool:
+    """Whether it has what no argument here says."""
+    plain = AttentionSpec(
+        num_attention_heads=attention.num_attention_heads,
+        num_key_value_heads=attention.num_key_value_heads,
+        head_dim=attention.head_dim,
+        qkv_bias=attention.qkv_bias,
+        output_bias=attention.output_bias,
+        qk_norm=attention.qk_norm,
+    )
+    return attention != plain
+
+
+def _experts(experts: MoeSpec, model: ModelSpec) -> Options:
+    has_experts = [layer.find(MoeSpec) is not None for layer in model.layers]
+    first = has_experts.index(True)
+    if not all(has_experts[first:]) or experts.dense is not None or experts.expert_input_size:
+        raise InputError(f"megatron: the arguments do not describe the experts of {model.name}")
+    shared = experts.shared
+    return {
+        "--num-experts": experts.num_experts,
+        "--moe-router-topk": experts.experts_per_token,
+        "--moe-ffn-hidden-size": experts.expert.intermediate_size,
+        "--moe-shared-expert-intermediate-size": shared.intermediate_size if shared else None,
+        "--moe-shared-expert-gate": experts.shared_gate,
+        "--moe-layer-freq": f"([0]*{first}+[1]*{len(has_experts) - first})" if first else None,
+        "--moe-grouped-gemm": True,
+        "--moe-token-dispatcher-type": "alltoall",
+    }
+
+
+def training_options(training: TrainingSpec, steps: int) -> Options:
+    """Batch, sequence, precision, optimizer and what overlaps.
+
+    Raises:
+        InputError: the precision, the optimizer or the method is none of Megatron's.
+    """
+    name = training.precision.name
+    if name not in _PRECISIONS or training.optimizer not in _OPTIMIZERS or training.adapter:
+        raise InputError(
+            f"megatron: precision {name}, optimizer {training.optimizer} and adapters="
+            f"{training.adapter is not None} are not all among its arguments"
+        )
+    runtime = training.runtime
+    options: Options = {
+        "--seq-length": training.sequence_length,
+        "--train-iters": steps,
+        "--lr": str(training.learning_rate),
+        "--weight-decay": str(training.weight_decay),
+        "--clip-grad": str(training.max_grad_norm or 0.0),
+        "--optimizer": _OPTIMIZERS[training.optimizer],
+        "--overlap-grad-reduce": runtime.overlap_gradients or None,
+        "--overlap-param-gather": runtime.overlap_parameters or None,
+        "--tp-comm-overlap": runtime.overlap_tensor_parallel or None,
+        "--cross-entropy-loss-fusion": runtime.loss == "fused",
+    }
+    if (flag := _PRECISIONS[name]) is not None:
+        options[flag] = True
+    if name == "fp8_mixed":
+        options |= {"--fp8-format": "hybrid", "--fp8-recipe": runtime.fp8_recipe or "delayed"}
+    return options
