@@ -14,9 +14,9 @@ from meshfit.validate.serving.rows import read_serving_rows
 
 SUBSET = Path(__file__).parents[1] / "data" / "serving_subset.csv"
 
-BY_SYSTEM = {"h100_sxm": (0.08, 0.21), "b200_sxm": (0.12, 0.27), "b300_sxm": (0.12, 0.30)}
+BY_SYSTEM = {"h100_sxm": (0.075, 0.19), "b200_sxm": (0.12, 0.26), "b300_sxm": (0.10, 0.31)}
 """System -> largest median of tpot and of ttft."""
-BY_BACKEND = {"vllm": (0.10, 0.25), "sglang": (0.18, 0.27), "trtllm": (0.12, 0.28)}
+BY_BACKEND = {"vllm": (0.07, 0.20), "sglang": (0.18, 0.31), "trtllm": (0.125, 0.255)}
 
 
 @pytest.fixture(scope="module")
