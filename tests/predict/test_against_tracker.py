@@ -3,6 +3,9 @@
 Each row: what our runner's fourth step took on 4 gloo CPU ranks (torch 2.13.0+cpu, transformers
 5.24.0, sequences of 128 tokens, AdamW, clipping), in bytes, per pipeline rank the highest.
 
+Rows with tp are of the dry run of the same program instead, since logits are divided up to the loss
+(``tests/dryrun/test_real.py`` holds it equal to a real step byte by byte).
+
 No constant was fitted to these rows, but rules were added or mended where the categories showed
 which tensor was wrong, so the errors now are not those of unseen layouts. What they were on first
 sight: Llama fp32 median 6.8 %, largest 20 %; Qwen3 fp32 (next) median 0.4 %, largest 7.3 %; Llama
@@ -35,16 +38,16 @@ MEASURED = [
     (LLAMA, FP32, {"dp_shard": 4, "zero_stage": 2}, 16, (14827100,)),
     (LLAMA, FP32, {"dp_shard": 4, "zero_stage": 1}, 16, (19663332,)),
     (LLAMA, FP32, {"dp_shard": 2, "dp_replicate": 2}, 16, (16565344,)),
-    (LLAMA, FP32, {"tp": 4}, 16, (6806368,)),
-    (LLAMA, FP32, {"tp": 4, "sp": False}, 16, (7694560,)),
-    (LLAMA, FP32, {"tp": 4, "micro_batch_size": 4}, 16, (15765088,)),
+    (LLAMA, FP32, {"tp": 4}, 16, (5958632,)),
+    (LLAMA, FP32, {"tp": 4, "sp": False}, 16, (6846824,)),
+    (LLAMA, FP32, {"tp": 4, "micro_batch_size": 4}, 16, (12374120,)),
     (LLAMA, FP32, {"pp": 4, "schedule": "gpipe"}, 16, (28462328, 27643116, 27643116, 37892996)),
     (LLAMA, FP32, {"pp": 4}, 16, (11682040, 10040556, 8628460, 8005448)),
-    (LLAMA, FP32, {"pp": 2, "vpp": 2, "tp": 2}, 16, (10981860, 10272052)),
+    (LLAMA, FP32, {"pp": 2, "vpp": 2, "tp": 2}, 16, (10981860, 9883068)),
     (LLAMA, FP32, {"pp": 2, "dp_shard": 2}, 16, (13487460, 10566804)),
     (LLAMA, FP32, {"pp": 2, "dp_replicate": 2}, 16, (16030052, 13929876)),
-    (LLAMA, FP32, {"tp": 2, "dp_shard": 2}, 16, (8646880,)),
-    (LLAMA, FP32, {"tp": 2, "dp_replicate": 2}, 16, (13351392,)),
+    (LLAMA, FP32, {"tp": 2, "dp_shard": 2}, 16, (8581344,)),
+    (LLAMA, FP32, {"tp": 2, "dp_replicate": 2}, 16, (13093480,)),
     (LLAMA, FP32, {"dp_shard": 4, "recompute": "full"}, 16, (9098336,)),
     (LLAMA, FP32, {"dp_replicate": 4, "recompute": "full", "micro_batch_size": 4}, 16, (23010912,)),
     (LLAMA, FP32, {"pp": 4, "recompute": "full"}, 16, (7744760, 7416044, 7316716, 7448904)),
@@ -52,9 +55,9 @@ MEASURED = [
     (LLAMA, BF16, {"dp_replicate": 4}, 8, (25108064,)),
     (LLAMA, BF16, {"dp_shard": 4}, 8, (8869472,)),
     (LLAMA, BF16, {"dp_shard": 4, "zero_stage": 2}, 8, (10101088,)),
-    (LLAMA, BF16, {"tp": 2, "dp_shard": 2}, 4, (6542816,)),
-    (LLAMA, BF16, {"tp": 2, "dp_replicate": 2}, 4, (10961120,)),
-    (LLAMA, BF16, {"tp": 4}, 2, (6490976,)),
+    (LLAMA, BF16, {"tp": 2, "dp_shard": 2}, 4, (6425312,)),
+    (LLAMA, BF16, {"tp": 2, "dp_replicate": 2}, 4, (10703208,)),
+    (LLAMA, BF16, {"tp": 4}, 2, (5970920,)),
     (LLAMA, BF16, {"pp": 4}, 8, (10764536, 8672492, 7317740, 7374632)),
     (LLAMA, BF16, {"pp": 2, "dp_shard": 2}, 8, (9177444, 7878788)),
     (LLAMA, BF16, {"pp": 4, "schedule": "gpipe"}, 8, (15371512, 14568684, 14568684, 20087620)),
@@ -63,14 +66,12 @@ MEASURED = [
     (QWEN3, FP32, {"dp_replicate": 4}, 16, (79480520,)),
     (QWEN3, FP32, {"dp_shard": 4, "micro_batch_size": 2}, 16, (51341256,)),
     (QWEN3, FP32, {"dp_shard": 2, "dp_replicate": 2}, 4, (41029072,)),
-    (QWEN3, FP32, {"tp": 2, "dp_shard": 2}, 16, (26562628,)),
-    (QWEN3, FP32, {"tp": 2, "dp_replicate": 2}, 16, (42011208,)),
-    (QWEN3, FP32, {"tp": 2, "pp": 2}, 16, (21167896, 22975280)),
+    (QWEN3, FP32, {"tp": 2, "dp_shard": 2}, 16, (25778504,)),
+    (QWEN3, FP32, {"tp": 2, "dp_replicate": 2}, 16, (40966864,)),
     (QWEN3, FP32, {"pp": 2, "dp_shard": 2}, 16, (36619416, 30304840)),
     (QWEN3, FP32, {"pp": 2, "vpp": 3, "dp_replicate": 2, "schedule": "interleaved_1f1b"}, 16, (54660120, 53894472)),
     (QWEN3, FP32, {"pp": 4, "stage_layers": (1, 2, 2, 1)}, 16, (24157456, 29718920, 25344392, 20892512)),
     (QWEN3, FP32, {"dp_shard": 4, "recompute": "full"}, 16, (27331528,)),
-    (QWEN3, FP32, {"pp": 2, "tp": 2, "recompute": "full", "micro_batch_size": 2}, 16, (17305624, 22538312)),
 ]  # fmt: skip
 
 
