@@ -68,6 +68,7 @@ MEASURED = [
     (QWEN3, FP32, {"dp_shard": 2, "dp_replicate": 2}, 4, (41029072,)),
     (QWEN3, FP32, {"tp": 2, "dp_shard": 2}, 16, (25778504,)),
     (QWEN3, FP32, {"tp": 2, "dp_replicate": 2}, 16, (40966864,)),
+    (QWEN3, FP32, {"tp": 2, "pp": 2}, 16, (21167896, 19833840)),
     (QWEN3, FP32, {"pp": 2, "dp_shard": 2}, 16, (36619416, 30304840)),
     (QWEN3, FP32, {"pp": 2, "vpp": 3, "dp_replicate": 2, "schedule": "interleaved_1f1b"}, 16, (54660120, 53894472)),
     (QWEN3, FP32, {"pp": 4, "stage_layers": (1, 2, 2, 1)}, 16, (24157456, 29718920, 25344392, 20892512)),
