@@ -105,7 +105,7 @@ def _vllm_cpu(
             *module,
             "--model",
             str(folder),
-            "--skip-tokenizer-init",
+            *(() if (folder / "tokenizer_config.json").is_file() else ("--skip-tokenizer-init",)),
             *flags,
             prefix,
         ),
