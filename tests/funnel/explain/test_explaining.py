@@ -327,7 +327,7 @@ def test_every_fitting_candidate_can_be_explained(job):
     for index in map(int, plan.order[:: max(1, len(plan) // 40)]):
         document = explain_document(job, plan.layout(index))
         assert {row["axis"] for row in document["rows"]} <= {
-            "pp", "dp_replicate", "dp_shard", "tp",
+            "pp", "dp_replicate", "dp_shard", "cp", "tp",
         }  # fmt: skip
         for row in document["rows"]:
             assert sum(one["bytes"] for one in row["collectives"]) > 0
