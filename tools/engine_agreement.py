@@ -47,7 +47,12 @@ MODELS = {
 }
 
 BEYOND: dict[str, dict[str, str]] = {
-    "megatron": {},
+    "megatron": {
+        "layers_divisible_by_stages": (
+            "virtual stages counted per rank are held against layers when these are built "
+            "(`get_num_layers_to_build`)"
+        ),
+    },
     "deepspeed": {
         "world_size": "groups are made by the program, before the file is read",
         "attention_heads_divisible": "the file knows no model",
@@ -140,7 +145,9 @@ def random_layout(draw: random.Random, engine: str) -> LayoutSpec:
     has_pipeline = engine == "megatron"
     tp, cp = draw.choice((1, 1, 2, 3, 4, 8, 16)), draw.choice((1, 1, 1, 2, 4))
     pp = draw.choice((1, 1, 2, 3, 4, 8)) if has_pipeline else 1
-    left = max(1, WORLD // (tp * cp * pp)) + (draw.random() < 0.05)
+    left = max(1, WORLD // (tp * cp * pp))
+    if engine == "accelerate":  # the others have no option for it
+        left += draw.random() < 0.05
     zero_stage = draw.choice(
         {"megatron": (0, 1, 1), "deepspeed": (0, 1, 2, 3)}.get(engine, (0, 2, 3))
     )

@@ -189,10 +189,7 @@ def train_document(layout: LayoutSpec, attempts: Sequence[Attempt]) -> dict[str,
         "losses": list(result.losses) if result else [],
         "load": result.load_s if result else None,
         "checkpoints": [asdict(report) for report in result.checkpoints] if result else [],
-        "restarts": [
-            _restart(failed, following)
-            for failed, following in pairwise(attempts)
-        ],
+        "restarts": [_restart(failed, following) for failed, following in pairwise(attempts)],
         "attempts": [
             {
                 "outcome": attempt.ended.outcome,
