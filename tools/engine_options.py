@@ -161,13 +161,17 @@ def _pydantic(model: type, prefix: str) -> Iterator[Row]:
 
 def _top_level(constants: object) -> Iterator[Row]:
     """Keys that the sources ask a configuration for: ``get_scalar_param(param_dict, NAME, ...)``,
-    ``param_dict.get(NAME)``, ``NAME in param_dict``."""
+    ``param_dict.get(NAME)``, ``param_dict[NAME]``, ``NAME in param_dict``."""
     import deepspeed  # noqa: PLC0415
 
-    root = Path(deepspeed.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        literals = {**_string_constants(tree), **vars(constants)}
+    paths = sorted(Path(deepspeed.__file__).parent.rglob("*.py"))
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
+    elsewhere: dict[str, str] = {}  # constants are imported from modules of that name
+    for path, tree in zip(paths, trees, strict=True):
+        if path.stem in ("constants", "config"):
+            elsewhere |= _string_constants(tree)
+    for tree in trees:
+        literals = {**elsewhere, **_string_constants(tree), **vars(constants)}
         for node in ast.walk(tree):
             for asked in _asked(node):
                 value = asked.value if isinstance(asked, ast.Constant) else None
@@ -197,31 +201,70 @@ def _is_dict(node: ast.expr) -> bool:
 
 def _asked(node: ast.AST) -> Iterator[ast.expr]:
     match node:
-        case ast.Call(func=ast.Name(id=name), args=[asked_of, key, *_]) if name in (
-            "get_scalar_param",
-            "get_dict_param",
-            "get_list_param",
+        case ast.Call(func=ast.Name(id=name), args=[asked_of, key, *_]) if name.startswith(
+            "get_"
         ) and _is_dict(asked_of):
             yield key
+        case ast.FunctionDef(args=ast.arguments(args=[ast.arg(arg=name), *_], defaults=defaults)):
+            if name in _DICTS:  # a key that is asked for unless the caller names another
+                yield from (one for one in defaults if not ast.unparse(one).endswith("_DEFAULT"))
         case ast.Call(func=ast.Attribute(value=value, attr="get"), args=[key, *_]) if _is_dict(
             value
         ):
             yield key
-        case ast.Compare(left=key, ops=[ast.In()], comparators=[value]) if _is_dict(value):
+        case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[value]):
+            if _is_dict(getattr(getattr(value, "func", None), "value", value)):  # or of its keys()
+                yield key
+        case ast.Subscript(value=ast.Name(id="param_dict"), slice=key):
             yield key
+        case ast.DictComp(value=value, generators=[ast.comprehension(iter=ast.Tuple(elts=keys))]):
+            if list(_asked(value)):
+                yield from keys
+
+
+_GROUPS_OF_BLOCKS = {
+    "fsdp_config": "FSDP Arguments",
+    "parallelism_config": "ParallelismConfig",
+    "deepspeed_config": "DeepSpeed Arguments",
+    "megatron_lm_config": "Megatron-LM Arguments",
+    "fp8_config": "FP8 Arguments",
+    "mpirun_config": "MPI Arguments",
+}
+"""Block of the YAML -> group of arguments of ``accelerate launch`` that it fills in."""
+
+_PREFIXES = {"fsdp_config": "fsdp_", "fp8_config": "fp8_", "dynamo_config": "dynamo_"}
+"""What ``accelerate launch`` puts in front of a block's keys where it is left out."""
 
 
 def accelerate() -> Iterator[Row]:
     from accelerate.commands.config.config_args import ClusterConfig  # noqa: PLC0415
     from accelerate.commands.launch import launch_command_parser  # noqa: PLC0415
 
-    names = {action.dest for action in launch_command_parser()._actions}
-    blocks = [f.name for f in dataclasses.fields(ClusterConfig) if f.name.endswith("_config")]
+    parser = launch_command_parser()
     for field in dataclasses.fields(ClusterConfig):
-        yield field.name, "block" if field.name in blocks else "one"
-    prefixes = {"fsdp_config": "fsdp_", "parallelism_config": "parallelism_config_"}
-    for block, prefix in prefixes.items():
-        yield from ((f"{block}.{name}", "one") for name in names if name.startswith(prefix))
+        yield field.name, "block" if field.name.endswith("_config") else "one"
+    names = {
+        block: [action.dest for action in group._group_actions]
+        for block, title in _GROUPS_OF_BLOCKS.items()
+        for group in parser._action_groups
+        if group.title and group.title.startswith(title)
+    }
+    names["dynamo_config"] = [a.dest for a in parser._actions if a.dest.startswith("dynamo_")]
+    for block, listed in names.items():
+        for name in (*listed, *_asked_for(block)):
+            yield f"{block}.{name}", "one"
+            yield f"{block}.{name.removeprefix(_PREFIXES.get(block, ''))}", "one"
+
+
+def _asked_for(block: str) -> Iterator[str]:
+    """Keys that ``accelerate config`` writes into a block: ``BLOCK["name"] = ...``."""
+    from accelerate.commands.config import cluster  # noqa: PLC0415
+
+    for node in ast.walk(ast.parse(Path(cluster.__file__).read_text(encoding="utf-8"))):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(key))):
+                if name == block:
+                    yield key
 
 
 if __name__ == "__main__":

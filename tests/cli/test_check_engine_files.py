@@ -12,6 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 from meshfit.cli.main import app
+from meshfit.engines.options import option_table
 from meshfit.errors import InputError
 from meshfit.job.engine_file import Added, job_of_engine_file
 
@@ -91,6 +92,27 @@ def test_a_misspelt_option_is_named_with_its_line_and_the_nearest(
     first = document["unknown_options"][0]
     assert (first["line"], first["option"], first["nearest"]) == (line, option, nearest)
     assert (document["verdict"], code) == ("invalid", 2)
+
+
+@pytest.mark.parametrize(
+    ("engine", "names"),
+    [
+        (
+            "deepspeed",
+            "scheduler flops_profiler tensorboard wandb csv_monitor aio communication_data_type "
+            "data_efficiency comms_logger steps_per_print bfloat16",
+        ),
+        (
+            "accelerate",
+            "deepspeed_config.zero_stage deepspeed_config.offload_param_device "
+            "deepspeed_config.zero3_init_flag deepspeed_config.deepspeed_config_file "
+            "dynamo_config.dynamo_backend fp8_config.backend fsdp_config.sharding_strategy "
+            "megatron_lm_config.megatron_lm_tp_degree mpirun_config.mpirun_hostfile downcast_bf16",
+        ),
+    ],
+)
+def test_options_of_documents_and_of_the_engines_own_questions_are_known(engine, names):
+    assert set(names.split()) <= set(option_table(engine).values)
 
 
 def test_every_broken_rule_is_said_in_the_words_of_the_engine():
