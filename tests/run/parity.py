@@ -10,7 +10,7 @@ import pytest
 
 from tests.run.layouts import JUDGED_STEPS, NUM_RANKS, Case
 
-SESSION_TIMEOUT_S = 400
+SESSION_TIMEOUT_S = 900
 TOLERANCE = {"fp32": (5e-6, 5e-6), "bf16_mixed": (3e-3, 3e-2)}
 """Precision -> largest relative error of a loss; of a gradient norm and a parameter's gradient."""
 
