@@ -65,8 +65,9 @@ def conclude(end: FitEnd, as_json: bool) -> None:
 
         stdout.print(fit_view(end.document))
         stdout.print(f"\nreport   {_shown(end.folder.page)}", highlight=False)
-        if end.choice.winner is not None:
-            stdout.print(f"launch   {_shown(end.folder.export / 'launch.sh')}", highlight=False)
+        launcher = end.folder.export / "launch.sh"
+        if end.choice.winner is not None and launcher.exists():
+            stdout.print(f"launch   {_shown(launcher)}", highlight=False)
         if (remembered := end.document.get("remembered")) and remembered["layouts"]:
             file = escape(remembered["file"])
             stdout.print(f"remembered for later plans in {file}", highlight=False)
