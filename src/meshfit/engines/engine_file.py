@@ -38,6 +38,8 @@ class EngineFile:
         model: the architecture, or a name of it; None where it does not say.
         layout, workload, runtime: keys of a job, as far as they are stated.
         facts: what only this engine's rules ask for, by name.
+        accumulation: micro-batches of one step where no global batch is stated.
+        notes: what a person must know of what was read.
         megatron: options of Megatron-Core that memory depends on, None for other engines.
     """
 
@@ -51,6 +53,8 @@ class EngineFile:
     workload: Mapping[str, Any] = field(default_factory=dict)
     runtime: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    accumulation: int = 1
+    notes: tuple[str, ...] = ()
     megatron: MegatronOptions | None = None
 
 

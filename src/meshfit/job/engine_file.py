@@ -108,7 +108,9 @@ def _job(path: Path, file: EngineFile, added: Added) -> Job:
     profile = job.profile
     if file.megatron is not None:
         profile = replace(profile, megatron=file.megatron)
-    return replace(job, profile=profile, engine_facts=file.facts, notes=(*job.notes, *notes))
+    return replace(
+        job, profile=profile, engine_facts=file.facts, notes=(*job.notes, *file.notes, *notes)
+    )
 
 
 def _require_said(path: Path, file: EngineFile, added: Added) -> None:
@@ -151,9 +153,10 @@ def _workload(
     if "global_batch" in workload:
         return workload, ()
     ranks = layout.get("dp_replicate", 1) * layout.get("dp_shard", 1)
-    batch = ranks * layout.get("micro_batch_size", 1)
+    batch = ranks * layout.get("micro_batch_size", 1) * file.accumulation
     note = (
-        f"the file has no global batch: one micro-batch a rank, {batch} sequences (--global-batch)"
+        f"the file has no global batch: {batch} sequences, micro-batches of a rank: "
+        f"{file.accumulation} (--global-batch)"
     )
     return {**workload, "global_batch": batch}, (note,)
 

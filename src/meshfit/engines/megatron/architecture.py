@@ -15,7 +15,9 @@ from meshfit.workload.model import LayerSpec, ModelSpec, MtpSpec
 GPT2_VOCABULARY = 50257
 """Of the tokenizer that scripts name where they give no size (``GPT2BPETokenizer``)."""
 
-MOST_LAYERS = 100_000
+MOST_LAYERS = 10_000
+
+POSITIONS = ("learned_absolute", "rope", "yarn", "mrope", "relative", "none")
 
 
 def architecture(options: Settings) -> ModelSpec | None:
@@ -25,25 +27,21 @@ def architecture(options: Settings) -> ModelSpec | None:
         InputError: sizes that do not add up.
     """
     sizes = [
-        options.whole(f"--{name}") for name in ("num-layers", "hidden-size", "num-attention-heads")
+        options.get(f"--{name}") for name in ("num-layers", "hidden-size", "num-attention-heads")
     ]
     if None in sizes:
         return None
-    num_layers, hidden, heads = (size or 0 for size in sizes)
-    if min(num_layers, hidden, heads) < 1 or num_layers > MOST_LAYERS:
-        raise InputError(
-            f"--num-layers {num_layers}, --hidden-size {hidden} and --num-attention-heads {heads} "
-            f"must be at least 1 (layers at most {MOST_LAYERS:,})"
-        )
-    length = options.whole("--max-position-embeddings", "--seq-length", default=0) or 0
-    position = options.text("--position-embedding-type", default="learned_absolute")
-    is_rms = options.text("--normalization", default="LayerNorm") == "RMSNorm"
+    num_layers, hidden, heads = (size.at_least(1) for size in sizes if size is not None)
+    if num_layers > MOST_LAYERS:
+        raise InputError(f"--num-layers {num_layers} is not allowed; at most {MOST_LAYERS:,} are")
+    length = options.count("--max-position-embeddings", "--seq-length", default=0)
+    position = options.choice("--position-embedding-type", POSITIONS, "learned_absolute")
+    is_rms = options.choice("--normalization", ("LayerNorm", "RMSNorm"), "LayerNorm") == "RMSNorm"
     model = ModelSpec(
         name="as the arguments say",
         model_type="llama" if options.is_on("--swiglu") else "gpt",
         hidden_size=hidden,
-        vocab_size=options.whole("--padded-vocab-size", "--vocab-size", default=GPT2_VOCABULARY)
-        or 1,
+        vocab_size=options.count("--padded-vocab-size", "--vocab-size", default=GPT2_VOCABULARY),
         layers=_layers(options, num_layers, hidden, heads),
         norm="rms_norm" if is_rms else "layer_norm",
         tie_word_embeddings=not options.is_on("--untie-embeddings-and-output-weights"),
@@ -54,7 +52,7 @@ def architecture(options: Settings) -> ModelSpec | None:
             options.number("--hidden-dropout", default=0.1) or 0.0,
         ),
     )
-    return _with_mtp(model, options.whole("--mtp-num-layers", default=0) or 0)
+    return _with_mtp(model, options.count("--mtp-num-layers", default=0, least=0))
 
 
 def _layers(options: Settings, num_layers: int, hidden: int, heads: int) -> tuple[LayerSpec, ...]:
@@ -73,18 +71,18 @@ def _attention(options: Settings, hidden: int, heads: int) -> Block:
     if options.is_on("--multi-latent-attention"):
         return LatentAttentionSpec(
             num_attention_heads=heads,
-            kv_lora_rank=options.whole("--kv-lora-rank", default=32) or 1,
-            qk_nope_head_dim=options.whole("--qk-head-dim", default=128) or 1,
-            qk_rope_head_dim=options.whole("--qk-pos-emb-head-dim", default=64) or 1,
-            v_head_dim=options.whole("--v-head-dim", default=128) or 1,
+            kv_lora_rank=options.count("--kv-lora-rank", default=32),
+            qk_nope_head_dim=options.count("--qk-head-dim", default=128),
+            qk_rope_head_dim=options.count("--qk-pos-emb-head-dim", default=64),
+            v_head_dim=options.count("--v-head-dim", default=128),
             q_lora_rank=options.whole("--q-lora-rank"),
         )
     has_bias = not options.is_on("--disable-bias-linear")
-    groups = options.whole("--num-query-groups", default=1)
+    groups = options.count("--num-query-groups")
     return AttentionSpec(
         num_attention_heads=heads,
-        num_key_value_heads=(groups or 1) if options.is_on("--group-query-attention") else heads,
-        head_dim=options.whole("--kv-channels", default=max(1, hidden // heads)) or 1,
+        num_key_value_heads=groups if options.is_on("--group-query-attention") else heads,
+        head_dim=options.count("--kv-channels", default=max(1, hidden // heads)),
         qkv_bias=has_bias or options.is_on("--add-qkv-bias"),
         output_bias=has_bias,
         qk_norm=options.is_on("--qk-layernorm"),
@@ -97,18 +95,18 @@ def _mlp(options: Settings, hidden: int) -> MlpSpec:
     gated = options.is_on("--swiglu")
     usual = int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden
     return MlpSpec(
-        intermediate_size=options.whole("--ffn-hidden-size", default=usual) or 1,
+        intermediate_size=options.count("--ffn-hidden-size", default=usual),
         gated=gated,
         bias=not options.is_on("--disable-bias-linear"),
     )
 
 
 def _experts(options: Settings, mlp: MlpSpec) -> MoeSpec:
-    width = options.whole("--moe-ffn-hidden-size", default=mlp.intermediate_size) or 1
-    shared = options.whole("--moe-shared-expert-intermediate-size", default=0) or 0
+    width = options.count("--moe-ffn-hidden-size", default=mlp.intermediate_size)
+    shared = options.count("--moe-shared-expert-intermediate-size", default=0, least=0)
     return MoeSpec(
-        num_experts=options.whole("--num-experts") or 1,
-        experts_per_token=options.whole("--moe-router-topk", default=2) or 1,
+        num_experts=options.count("--num-experts"),
+        experts_per_token=options.count("--moe-router-topk", default=2),
         expert=replace(mlp, intermediate_size=width),
         shared=replace(mlp, intermediate_size=shared) if shared else None,
         shared_gate=options.is_on("--moe-shared-expert-gate"),

@@ -7,12 +7,13 @@ takes it for.
 import math
 from typing import Any
 
-from meshfit.engines.engine_file import EngineFile, unknown_options
+from meshfit.engines.engine_file import EngineFile, UnknownOption, unknown_options
 from meshfit.engines.megatron.architecture import architecture
 from meshfit.engines.megatron.stages import stages
-from meshfit.engines.options import option_table
-from meshfit.engines.syntax.setting import Settings
+from meshfit.engines.options import OptionTable, option_table
+from meshfit.engines.syntax.setting import Setting, Settings
 from meshfit.engines.syntax.shell import Script, read_script
+from meshfit.errors import InputError
 from meshfit.profile import MegatronOptions
 
 LAUNCHER: dict[str, str] = dict.fromkeys(
@@ -20,15 +21,32 @@ LAUNCHER: dict[str, str] = dict.fromkeys(
      "--master_addr", "--master-addr", "--master_port", "--master-port", "--rdzv_id", "--rdzv-id",
      "--rdzv_backend", "--rdzv-backend", "--rdzv_endpoint", "--rdzv-endpoint", "--rdzv_conf",
      "--rdzv-conf", "--max_restarts", "--max-restarts", "--tee", "--log_dir", "--log-dir",
-     "--redirects", "--role", "-m"),
+     "--redirects", "--role", "--monitor_interval", "--monitor-interval", "--start_method",
+     "--start-method", "--local_addr", "--local-addr", "--local_ranks_filter",
+     "--local-ranks-filter", "--logs_specs", "--logs-specs", "--event_log_handler",
+     "--event-log-handler", "--numa_binding", "--numa-binding", "--signals_to_handle",
+     "--signals-to-handle", "--num_gpus", "--num_nodes", "--hostfile", "--include", "--exclude"),
     "one",
-) | dict.fromkeys(("--standalone", "--no_python", "--no-python"), "flag")  # fmt: skip
-"""Options of torchrun, which stand in the same script."""
+) | dict.fromkeys(
+    ("--standalone", "--no_python", "--no-python", "--module", "--run_path", "--run-path",
+     "--use_env", "--use-env", "--virtual_local_rank", "--virtual-local-rank"),
+    "flag",
+)  # fmt: skip
+"""Options of torchrun and of deepspeed's launcher, which stand in the same command."""
 
 _CP_METHODS = {"p2p": "ring", "a2a": "all_to_all", "allgather": "all_gather"}
-_ATTENTION = {"flash": "flash", "fused": "cudnn", "unfused": "unfused", "local": "unfused"}
-_FP8_RECIPES = {"tensorwise": "tensorwise", "blockwise": "blockwise", "mxfp8": "mxfp8"}
+_ATTENTION = {"flash": "flash", "fused": "cudnn", "unfused": "unfused", "local": "unfused",
+              "auto": "auto"}  # fmt: skip
+_FP8_RECIPES = {"delayed": "delayed", "tensorwise": "tensorwise", "blockwise": "blockwise", "mxfp8": "mxfp8"}  # fmt: skip
 _SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+
+MARKS = (
+    "--num-layers",
+    "--micro-batch-size",
+    "--tensor-model-parallel-size",
+    "--pipeline-model-parallel-size",
+)
+"""Options that tell a command that trains."""
 
 _KEYS: dict[str, tuple[str, ...]] = {
     "tp": ("--tensor-model-parallel-size",),
@@ -63,29 +81,44 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
         InputError: a number is none, or what it says of the model does not add up.
     """
     table = option_table("megatron")
-    script = read_script(text, {**LAUNCHER, **table.values})
+    script = read_script(text, {**LAUNCHER, **table.values}, MARKS)
     options = Settings([one for one in script.settings if one.name.startswith("--")])
-    ranks = num_ranks or _ranks(script, options)
+    launcher = [one for one in script.launcher if one.name.startswith("--")]
+    ranks = num_ranks or _ranks(script, Settings(launcher))
     layout = _layout(options, ranks)
     return EngineFile(
         engine="megatron",
         form="Megatron-LM arguments",
         settings=tuple(options.all),
-        unknown=unknown_options(options.all, table, LAUNCHER),
+        unknown=_unknown(options, launcher, table),
         num_ranks=ranks,
         model=architecture(options),
         layout=layout,
-        workload=_workload(options, layout),
+        workload=_workload(options),
         runtime=_runtime(options),
         facts=_facts(script, options),
+        notes=tuple(
+            f"line {one.line}: {one.name} is not set in the file; its options are not in this answer"
+            for one in script.left_open
+        ),
         megatron=_memory_options(options),
     )
 
 
+def _unknown(
+    options: Settings, launcher: list[Setting], table: OptionTable
+) -> tuple[UnknownOption, ...]:
+    """Options that Megatron does not know, or the launcher; in a file without a command of either."""
+    if all(one in options.all for one in launcher):
+        return unknown_options(options.all, table, LAUNCHER)
+    launch = OptionTable(source="torchrun", values=LAUNCHER)
+    return (*unknown_options(launcher, launch), *unknown_options(options.all, table))
+
+
 def _ranks(script: Script, options: Settings) -> int | None:
     """Those that torchrun starts, else a WORLD_SIZE that the script sets."""
-    per_node = options.text("--nproc_per_node", "--nproc-per-node")
-    nodes = options.text("--nnodes", default="1")
+    per_node = options.text("--nproc_per_node", "--nproc-per-node", "--num_gpus")
+    nodes = options.text("--nnodes", "--num_nodes", default="1")
     if per_node.isdigit() and nodes.isdigit():
         return int(per_node) * int(nodes)
     world = script.variables.get("WORLD_SIZE", "")
@@ -93,14 +126,12 @@ def _ranks(script: Script, options: Settings) -> int | None:
 
 
 def _layout(options: Settings, ranks: int | None) -> dict[str, Any]:
-    degrees = {key: options.whole(*_KEYS[key], default=1) or 1 for key in ("tp", "pp", "cp", "ep")}
+    degrees = {key: options.count(*_KEYS[key]) for key in ("tp", "pp", "cp", "ep")}
     layout: dict[str, Any] = {
         **degrees,
         "sp": options.is_on("--sequence-parallel"),
-        "etp": options.whole("--expert-tensor-parallel-size", default=degrees["tp"])
-        if degrees["ep"] > 1
-        else 1,
-        "micro_batch_size": options.whole("--micro-batch-size", default=1),
+        "etp": options.count(*_KEYS["etp"], default=degrees["tp"]) if degrees["ep"] > 1 else 1,
+        "micro_batch_size": options.count("--micro-batch-size"),
         **stages(options, degrees["pp"]),
         **_recompute(options),
     }
@@ -119,44 +150,43 @@ def _data_parallel(options: Settings, size: int) -> dict[str, Any]:
     """What data-parallel ranks share: states of the optimizer, Megatron-FSDP's shards, or nothing."""
     stage = 1 if options.is_on("--use-distributed-optimizer") else 0
     if options.is_on("--use-megatron-fsdp"):
-        strategy = options.text("--data-parallel-sharding-strategy", default="no_shard")
-        stage = _SHARDING.get(strategy, 3)
+        stage = _SHARDING[options.choice(*_KEYS["zero_stage"], _SHARDING, "no_shard")]
     if options.is_on("--use-torch-fsdp2"):
         stage = 3
     if stage == 0:
         return {"dp_replicate": size, "dp_shard": 1, "zero_stage": 0}
-    instances = options.whole("--num-distributed-optimizer-instances", default=1) or 1
-    if instances < 1 or size % instances:
-        instances = 1
+    instances = options.count("--num-distributed-optimizer-instances")
+    if size % instances:
+        raise InputError(
+            f"--num-distributed-optimizer-instances {instances} does not divide the {size} "
+            f"data-parallel ranks"
+        )
     return {"dp_replicate": instances, "dp_shard": size // instances, "zero_stage": stage}
 
 
 def _recompute(options: Settings) -> dict[str, Any]:
-    kind = options.text("--recompute-granularity")
+    kind = options.choice("--recompute-granularity", ("full", "selective"), "none")
     if options.is_on("--recompute-activations"):
         kind = "selective"
     if kind == "full":
-        method = options.text("--recompute-method", default="uniform")
+        method = options.choice("--recompute-method", ("uniform", "block"), "uniform")
         return {
             "recompute": "block" if method == "block" else "full",
-            "recompute_layers": options.whole("--recompute-num-layers", default=1),
+            "recompute_layers": options.count("--recompute-num-layers"),
         }
     if kind != "selective":
-        return {"recompute": kind or "none"}
+        return {"recompute": "none"}
     modules = set(options.text("--recompute-modules", default="core_attn").split())
     discards = bool(modules - {"core_attn"}) and "core_attn" not in modules
     return {"recompute": "operations" if discards else "selective"}
 
 
-def _workload(options: Settings, layout: dict[str, Any]) -> dict[str, Any]:
+def _workload(options: Settings) -> dict[str, Any]:
     workload: dict[str, Any] = {"precision": _precision(options)}
-    if (length := options.whole("--seq-length", "--encoder-seq-length")) is not None:
-        workload["sequence_length"] = length
-    batch = options.whole("--global-batch-size")
-    if batch is None and "dp_shard" in layout:  # as Megatron does: no accumulation
-        batch = layout["dp_replicate"] * layout["dp_shard"] * layout["micro_batch_size"]
-    if batch is not None:
-        workload["global_batch"] = batch
+    if (length := options.get("--seq-length", "--encoder-seq-length")) is not None:
+        workload["sequence_length"] = length.at_least(1)
+    if "--global-batch-size" in options:
+        workload["global_batch"] = options.count("--global-batch-size")
     optimizer = options.text("--optimizer", default="adam")
     workload["optimizer"] = {"adam": "adamw", "sgd": "sgd"}.get(
         optimizer, "muon" if "muon" in optimizer else optimizer
@@ -165,6 +195,8 @@ def _workload(options: Settings, layout: dict[str, Any]) -> dict[str, Any]:
 
 
 def _precision(options: Settings) -> str:
+    if options.is_on("--bf16") and options.is_on("--fp16"):
+        raise InputError("--bf16 and --fp16 exclude each other; keep one")
     if "--fp8-format" in options:
         return "fp8_mixed"
     if options.is_on("--bf16"):
@@ -181,14 +213,14 @@ def _runtime(options: Settings) -> dict[str, Any]:
         "overlap_parameters": options.is_on("--overlap-param-gather"),
         "overlap_tensor_parallel": options.is_on("--tp-comm-overlap"),
         "fused_gradient_accumulation": not options.is_on("--no-gradient-accumulation-fusion"),
-        "attention": _ATTENTION.get(options.text("--attention-backend"), "auto"),
+        "attention": _ATTENTION[options.choice("--attention-backend", _ATTENTION, "auto")],
         "loss": "fused" if options.is_on("--cross-entropy-loss-fusion") else "plain",
     }
     if attention != hidden:  # else they are the model's own
         runtime |= {"attention_dropout": attention, "hidden_dropout": hidden}
     if "--fp8-format" in options:
-        recipe = options.text("--fp8-recipe", default="delayed")
-        runtime["fp8_recipe"] = _FP8_RECIPES.get(recipe, "delayed")
+        recipe = options.choice("--fp8-recipe", _FP8_RECIPES, "delayed")
+        runtime["fp8_recipe"] = _FP8_RECIPES[recipe]
         runtime["fp8_parameters"] = options.is_on("--fp8-param-gather")
     return runtime
 

@@ -4,7 +4,10 @@ import re
 from typing import Any
 
 from meshfit.engines.syntax.setting import Setting, Settings
-from meshfit.errors import InputError
+from meshfit.errors import InputError, shown
+
+MOST_LAYERS = 10_000
+"""Longer than any layout of stages that is written out."""
 
 
 def stages(options: Settings, pp: int) -> dict[str, Any]:
@@ -29,12 +32,26 @@ def stages(options: Settings, pp: int) -> dict[str, Any]:
 
 
 def _virtual(options: Settings, pp: int, layers: int) -> int:
-    """Virtual stages of a rank: named, or as many as the layers of one leave."""
-    if (named := options.whole("--num-virtual-stages-per-pipeline-rank")) is not None:
-        return named
-    per_stage = options.whole("--num-layers-per-virtual-pipeline-stage")
-    if not per_stage or pp < 1:
+    """Virtual stages of a rank: named, or as many as the layers of one leave.
+
+    Raises:
+        InputError: its layers are no whole number of virtual stages.
+    """
+    if "--num-virtual-stages-per-pipeline-rank" in options:
+        return options.count("--num-virtual-stages-per-pipeline-rank")
+    if "--num-layers-per-virtual-pipeline-stage" not in options:
         return 1
+    per_stage = options.count("--num-layers-per-virtual-pipeline-stage")
+    ends = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
+    layers += sum(options.is_on(name) for name in ends)
+    is_even = not any(
+        f"--decoder-{end}-pipeline-num-layers" in options for end in ("first", "last")
+    )
+    if is_even and layers % (pp * per_stage):
+        raise InputError(
+            f"--num-layers-per-virtual-pipeline-stage {per_stage} does not divide the "
+            f"{layers / pp:g} layers of a stage (--num-layers {layers} over {pp})"
+        )
     return max(1, layers // pp // per_stage)
 
 
@@ -49,13 +66,16 @@ def _by_layout(options: Settings) -> list[int] | None:
 def _expanded(setting: Setting) -> str:
     """The layout with its repetitions written out: ``t*3`` is ttt, ``(tt|)*2`` is tt|tt|."""
     text = re.sub(r"[\s,]", "", str(setting.value))
+    refusal = InputError(
+        f"line {setting.line}: {setting.name} {shown(setting.value)}: write it like Et*3|t*4|t*3L"
+    )
     for pattern in (r"\(([^()]*)\)\*(\d{1,4})", r"([A-Za-z])\*(\d{1,4})"):
         while match := re.search(pattern, text):
+            if len(text) + len(match[1]) * int(match[2]) > MOST_LAYERS:
+                raise refusal
             text = text[: match.start()] + match[1] * int(match[2]) + text[match.end() :]
     if not re.fullmatch(r"[A-Za-z|]+", text):
-        raise InputError(
-            f"line {setting.line}: {setting.name} {setting.value!r}: write it like Et*3|t*4|t*3L"
-        )
+        raise refusal
     return text
 
 

@@ -13,13 +13,17 @@ _OPERATORS: dict[type, Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }
 
+MOST = 10**18
+"""What no number of a file reaches."""
+
 
 def whole_value(text: str) -> int | None:
     """The value of ``4 * (8 + 1)`` (a shell's division, rounded down); None where it is no such sum."""
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+        value = _value(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
         return None
+    return value if abs(value) < MOST else None
 
 
 def _value(node: ast.expr) -> int:

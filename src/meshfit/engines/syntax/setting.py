@@ -1,9 +1,12 @@
 """One option as a file sets it."""
 
+import math
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from meshfit.errors import InputError
+from meshfit.errors import InputError, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +29,30 @@ class Setting:
         Raises:
             InputError: it is none.
         """
-        text = str(self.value).replace("_", "")
-        if isinstance(self.value, bool) or not text.lstrip("-").isdigit() or len(text) > 18:
-            raise InputError(f"line {self.line}: {self.name} {self.value!r} is no whole number")
+        text = str(self.value)
+        if self.value is True:
+            raise InputError(
+                f"line {self.line}: {self.name} has no value; a whole number is expected"
+            )
+        if re.fullmatch(r"-?[0-9][0-9_]{0,17}", text) is None:
+            hint = "; write the number itself" if "$" in text else ""
+            raise InputError(
+                f"line {self.line}: {self.name} {shown(self.value)} is no whole number{hint}"
+            )
         return int(text)
+
+    def at_least(self, least: int) -> int:
+        """The value as a whole number of at least ``least``.
+
+        Raises:
+            InputError: it is none.
+        """
+        value = self.whole()
+        if value < least:
+            raise InputError(
+                f"line {self.line}: {self.name} {value} is not allowed; at least {least} is"
+            )
+        return value
 
     def number(self) -> float:
         """The value as a number.
@@ -38,9 +61,12 @@ class Setting:
             InputError: it is none.
         """
         try:
-            return float(self.value)
-        except (TypeError, ValueError):
-            raise InputError(f"line {self.line}: {self.name} {self.value!r} is no number") from None
+            value = math.nan if isinstance(self.value, bool) else float(self.value)
+        except (TypeError, ValueError, OverflowError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(f"line {self.line}: {self.name} {shown(self.value)} is no number")
+        return value
 
     def is_on(self) -> bool:
         """Whether a switch is on: a flag, or a truth value in whatever spelling."""
@@ -65,6 +91,30 @@ class Settings:
         """The whole number that one of ``names`` is set to."""
         found = self.get(*names)
         return default if found is None else found.whole()
+
+    def count(self, *names: str, default: int = 1, least: int = 1) -> int:
+        """The whole number, at least ``least``, that one of ``names`` is set to.
+
+        Raises:
+            InputError: it is smaller, or no number.
+        """
+        found = self.get(*names)
+        return default if found is None else found.at_least(least)
+
+    def choice(self, name: str, allowed: Collection[str], default: str) -> str:
+        """The one of ``allowed`` that ``name`` is set to.
+
+        Raises:
+            InputError: it is set to something else, which the engine refuses.
+        """
+        found = self.get(name)
+        if found is None:
+            return default
+        if str(found.value) not in allowed:
+            raise InputError(
+                f"line {found.line}: {name} {shown(found.value)} is none of {', '.join(allowed)}"
+            )
+        return str(found.value)
 
     def number(self, *names: str, default: float | None = None) -> float | None:
         """The number that one of ``names`` is set to."""

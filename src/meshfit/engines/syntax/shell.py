@@ -1,34 +1,33 @@
-"""Options of a command in a shell script, without running it.
+"""Options of the command that a shell script runs, without running it.
 
 Understood are comments, continued lines, ``NAME=value``, ``NAME="several words"``, ``NAME=( words )``,
 ``+=``, ``export``, and ``$NAME``, ``${NAME}``, ``${NAME:-default}``, ``${NAME[@]}`` of names that the script
-itself sets, and ``$((...))`` of whole numbers. What else a shell would work out stays as written.
+itself sets before, and ``$((...))`` of whole numbers. What else a shell would work out stays as written.
 """
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from meshfit.engines.syntax.arithmetic import whole_value
 from meshfit.engines.syntax.setting import Setting
+from meshfit.engines.syntax.shell_words import Command, Word, commands_of
 from meshfit.errors import InputError
 
-Word = tuple[str, int]
-"""A word and the line it stands on."""
-
-_ASSIGNMENT = re.compile(r"\s*(?:export\s+|local\s+)?([A-Za-z_]\w*)(\+?)=(.*?)\s*", re.DOTALL)
-_SEVERAL = re.compile(
-    r"\s*(?:export\s+)?(?:[A-Za-z_]\w*=[^\s()\"';]*[;\s]+)+[A-Za-z_]\w*=[^\s()\"';]*;?\s*"
-)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _REFERENCE = re.compile(
-    r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?(?::-([^{}]*))?\}|\$([A-Za-z_]\w*)|\$\(\(([^()]*)\)\)"
+    r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?(?::?[-=]((?:[^{}]|\{[^{}]*\})*))?\}|\$([A-Za-z_]\w*)"
 )
-_SUM = re.compile(r"\$\(\([^()\n]*\)\)")
+_SUM = re.compile(r"\$\(\(((?:[^()$`]|\([^()$`]*\))*)\)\)")
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
 
-MOST_ROUNDS = 20
-"""References to references that are followed."""
+_DECLARES = ("export", "local", "declare", "readonly", "typeset", "let")
+_BEFORE = ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "exec", "eval", "time")
+_OPENS, _CLOSES = ("if", "case", "for", "while", "until", "select"), ("fi", "esac", "done")
+_PRINTS = ("echo", "printf", "cat")
+_TESTS = ("[", "[[", "test")
+_SHELLS = ("bash", "sh")
+_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "deepspeed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,164 +36,225 @@ class Script:
 
     Attributes:
         variables: the last value of each; words of a list are joined by spaces.
-        settings: the options of all its commands, ``--name value`` and ``--name=value``.
+        launcher: the options between the launcher of ranks (torchrun) and the program.
+        settings: the options of the program, ``--name value`` and ``--name=value``.
+        left_open: references among them to what the script does not set, with their lines.
     """
 
     variables: Mapping[str, str]
+    launcher: tuple[Setting, ...]
     settings: tuple[Setting, ...]
+    left_open: tuple[Setting, ...]
 
 
-def read_script(text: str, values: Mapping[str, str]) -> Script:
+def read_script(text: str, values: Mapping[str, str], marks: Collection[str] = ()) -> Script:
     """Variables and options of a script, or of one command line.
+
+    The options are those behind the program (``*.py``) of the command that has one of ``marks``; where
+    there is no program, as in a file of arguments, all that are set.
 
     Args:
         values: option -> how many values it takes: ``flag``, ``one`` or ``many``. Of one that is not
             listed, a word that follows is its value.
 
     Raises:
-        InputError: a quote or bracket is never closed; names the line.
+        InputError: a quote or bracket is never closed; several commands have other options; options
+            hang on a condition. Names the line.
     """
-    variables: dict[str, str] = {}
-    words: list[Word] = []
-    for statement, line in _statements(text):
-        match = _ASSIGNMENT.fullmatch(statement)
+    reading = _Reading()
+    for command in commands_of(text.removeprefix("\ufeff")):
+        reading.take(command)
+    before, words = _program(reading, values, marks)
+    return Script(
+        variables={
+            name: " ".join(w.text for w in held) for name, held in reading.variables.items()
+        },
+        launcher=tuple(_settings(before, values)),
+        settings=tuple(_settings(words, values)),
+        left_open=tuple(
+            Setting(name=word.text, value=word.text, line=word.line)
+            for word in words
+            if _REFERENCE.fullmatch(word.text) and not word.is_quoted
+        ),
+    )
+
+
+@dataclass(kw_only=True)
+class _Reading:
+    """A script, as far as it has been read.
+
+    Attributes:
+        unsure: variables that were last set under a condition -> the line.
+        depth: conditions and loops that are open; tests: whether the last command was a condition.
+        loose: options that variables hold; commands: what is run, with variables put in.
+    """
+
+    variables: dict[str, tuple[Word, ...]] = field(default_factory=dict)
+    unsure: dict[str, int] = field(default_factory=dict)
+    loose: list[Word] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    depth: int = 0
+    tests: bool = False
+
+    def take(self, command: Command) -> None:
+        """Read one more command."""
+        words = list(command)
+        hangs = self.tests and bool(words[0].hangs_on)
+        self.tests = words[0].text in _TESTS or hangs
+        self._follow(words)
+        declares = bool(words) and words[0].text in _DECLARES
+        words = words[1:] if declares else words
+        while words and (declares or _ASSIGNMENT.match(words[0].text) is not None):
+            self._assign(words.pop(0), is_sure=not (self.depth or hangs))
+        if words and words[0].text not in _PRINTS:
+            self.commands.append(self._run(words))
+
+    def _follow(self, words: list[Word]) -> None:
+        """Words that open or close a condition or a loop; takes them off."""
+        while words and words[0].text in (*_BEFORE, *_OPENS, *_CLOSES):
+            word = words.pop(0)
+            self.depth += (word.text in _OPENS) - (word.text in _CLOSES)
+            if word.text in ("for", "select") and words:
+                self.unsure[words[0].text] = word.line
+                words.clear()
+
+    def _assign(self, word: Word, *, is_sure: bool) -> None:
+        match = _ASSIGNMENT.fullmatch(word.text)
         if match is None:
-            words += _words(statement, line)
-            continue
+            return
         name, appended, value = match.groups()
-        listed = _words(_inside(value), line)
-        joined = " ".join(word for word, _ in listed)
-        variables[name] = f"{variables.get(name, '')} {joined}".strip() if appended else joined
-        if any(_OPTION.fullmatch(word) for word, _ in listed):
-            words += listed
-    resolved = {name: _resolved(value, variables) for name, value in variables.items()}
-    return Script(variables=resolved, settings=tuple(_settings(_expanded(words, resolved), values)))
+        held = word.listed
+        if held is None:
+            rows = commands_of(value, word.line) if _holds_options(value) else ()
+            held = tuple(w for row in rows for w in row) or (Word(text=value, line=word.line),)
+        held = tuple(self._expanded(held))
+        self.loose += held if any(map(_is_option, held)) else ()
+        before = self.variables.get(name, ())
+        if not is_sure:
+            self.unsure[name] = word.line
+        elif not appended:
+            self.unsure.pop(name, None)
+        self.variables[name] = before + held if appended else held
+
+    def _run(self, words: list[Word]) -> Command:
+        """The command with variables put in; of ``bash -c "..."`` what is in the quotes."""
+        for shell, flag, inner in zip(words, words[1:], words[2:], strict=False):
+            if shell.text in _SHELLS and flag.text in ("-c", "-lc"):
+                if whole := self._whole(inner):
+                    return whole
+                rows = commands_of(inner.text, inner.line)
+                return tuple(self._expanded(word for row in rows for word in row))
+        return tuple(self._expanded(words))
+
+    def _whole(self, word: Word) -> Command | None:
+        """The words of the variable that a word refers to and nothing else."""
+        match = _REFERENCE.fullmatch(word.text)
+        name = (match[1] or match[3]) if match else ""
+        held = self.variables.get(name)
+        if held and name in self.unsure and any(map(_is_option, held)):
+            raise InputError(
+                f"line {self.unsure[name]}: {name} has options that hang on a condition; keep the case "
+                f"that is meant"
+            )
+        return None if name in self.unsure else held
+
+    def _expanded(self, words: Iterable[Word]) -> Iterator[Word]:
+        for word in words:
+            held = self._whole(word)
+            if held is None or (word.is_quoted and not any(map(_is_option, held))):
+                yield replace(word, text=self._text(word.text))
+            elif any(map(_is_option, held)):
+                yield from held
+            else:
+                yield from (replace(one, line=word.line) for one in held)
+
+    def _text(self, text: str) -> str:
+        """``text`` with what the script has set put in."""
+
+        def value(match: re.Match[str]) -> str:
+            name, default = match[1] or match[3], match[2]
+            if name in self.variables and name not in self.unsure:
+                return " ".join(word.text for word in self.variables[name])
+            return match[0] if default is None or name in self.unsure else self._text(default)
+
+        return _SUM.sub(_worked_out, _REFERENCE.sub(value, self._sum(text)))
+
+    def _sum(self, text: str) -> str:
+        """Names inside ``$((...))``, which need no ``$`` there, with one."""
+        if "$((" not in text:
+            return text
+        return re.sub(
+            r"(?<![\w$\{])([A-Za-z_]\w*)",
+            lambda match: f"${{{match[1]}}}" if match[1] in self.variables else match[0],
+            text,
+        )
 
 
-def _statements(text: str) -> Iterator[Word]:
-    """Statements with the line they begin on; continued lines, lists and quotes belong together."""
-    pending, start = "", 0
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = _without_comment(raw, pending)
-        start = start if pending else number
-        continued = line.rstrip().endswith("\\")
-        pending += line.rstrip()[:-1] if continued else line
-        if continued or _is_open(pending):
-            pending += "\n"
-            continue
-        yield from ((part, start) for part in _parts(pending))
-        pending = ""
-    if pending.strip():
-        if _is_open(pending):
-            raise InputError(f"line {start}: a quote or a bracket is never closed")
-        yield pending, start
+def _worked_out(match: re.Match[str]) -> str:
+    value = whole_value(match[1])
+    return match[0] if value is None else str(value)
 
 
-def _parts(statement: str) -> list[str]:
-    """``export A=1 B=2`` and ``A=1; B=2`` one by one."""
-    if not statement.strip():
-        return []
-    if _SEVERAL.fullmatch(statement) is None:
-        return [statement]
-    parts = re.split(r"[;\s]+", statement.strip().removeprefix("export"))
-    return [part for part in parts if part]
+def _is_option(word: Word) -> bool:
+    return _OPTION.fullmatch(word.text) is not None
 
 
-def _without_comment(line: str, before: str) -> str:
-    """The line up to a ``#`` that no quote holds."""
-    quote = _open_quote(before)
-    for index, character in enumerate(line):
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-        elif character == "#" and (index == 0 or line[index - 1].isspace()):
-            return line[:index]
-    return line
+def _holds_options(value: str) -> bool:
+    return bool(re.search(r"(^|\s)--?[A-Za-z]", value)) or "$" in value
 
 
-def _open_quote(text: str) -> str:
-    quote = ""
-    for character in text:
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-    return quote
+def _program(
+    reading: _Reading, values: Mapping[str, str], marks: Collection[str]
+) -> tuple[Command, Command]:
+    """Words of the launcher, and those behind the program.
+
+    Raises:
+        InputError: several commands train, with different options.
+    """
+    found = [split for command in reading.commands if (split := _split(command)) is not None]
+    train = [one for one in found if _has(one[1], marks)] if marks else found
+    options = [tuple((s.name, s.value) for s in _settings(words, values)) for _, words in train]
+    if len(set(options)) > 1:
+        raise InputError(
+            f"several programs get other options each (lines "
+            f"{', '.join(str(words[0].line) for _, words in train)}); keep one"
+        )
+    if train:
+        launcher, program = train[-1]
+        return launcher, program[1:]
+    commands = tuple(word for command in reading.commands for word in command)
+    places = {(word.text, word.line) for word in commands}
+    loose = tuple(word for word in reading.loose if (word.text, word.line) not in places)
+    return commands, (*loose, *commands)
 
 
-def _is_open(text: str) -> bool:
-    """Whether a quote, or the bracket of a list (``NAME=(``), is still open at the end."""
-    if _open_quote(text):
-        return True
-    is_list = re.match(r"\s*[A-Za-z_]\w*\+?=\(", text) is not None
-    return is_list and text.count("(") > text.count(")")
+def _has(words: Command, marks: Collection[str]) -> bool:
+    return any(word.text.partition("=")[0] in marks for word in words)
 
 
-def _inside(value: str) -> str:
-    """What the quotes or brackets around a whole value hold."""
-    for opening, closing in (("(", ")"), ('"', '"'), ("'", "'")):
-        if len(value) > 1 and value[0] == opening and value[-1] == closing:
-            return value[1:-1]
-    return value
+def _split(command: Command) -> tuple[Command, Command] | None:
+    """What stands between the launcher and the program, and from the program on; None without options."""
+    texts = [word.text for word in command]
+    launch = next((at for at, text in enumerate(texts) if text in _LAUNCHERS), None)
+    program = next((at for at, text in enumerate(texts) if text.endswith(".py")), None)
+    if program is None or not any(map(_is_option, command[program:])):
+        return None
+    return () if launch is None else command[launch + 1 : program], command[program:]
 
 
-def _words(statement: str, line: int) -> list[Word]:
-    """Words as a shell splits them, with their lines."""
-    found: list[Word] = []
-    for offset, row in enumerate(_SUM.sub(_without_spaces, statement).split("\n")):
-        try:
-            split = shlex.split(row)
-        except ValueError:  # a quote that goes on in another row
-            split = [word.strip("\"'") for word in row.split()]
-        found += [(word, line + offset) for word in split]
-    return found
-
-
-def _without_spaces(match: re.Match[str]) -> str:
-    return match[0].replace(" ", "")
-
-
-def _resolved(text: str, variables: Mapping[str, str]) -> str:
-    """``text`` with what the script itself sets put in."""
-
-    def value(match: re.Match[str]) -> str:
-        name, default, bare, sum_ = match.groups()
-        if sum_ is None:
-            return variables.get(name or bare, match[0] if default is None else default)
-        inner = re.sub(r"\$?([A-Za-z_]\w*)", lambda m: variables.get(m[1], m[0]), sum_)
-        worked_out = whole_value(inner)
-        return match[0] if worked_out is None else str(worked_out)
-
-    for _ in range(MOST_ROUNDS):
-        further = _REFERENCE.sub(value, text)
-        if further == text:
-            break
-        text = further
-    return text
-
-
-def _expanded(words: list[Word], variables: Mapping[str, str]) -> Iterator[Word]:
-    """Words with variables put in; options that a variable holds stand where it is set, not here."""
-    for word, line in words:
-        resolved = _resolved(word, variables)
-        if not (_REFERENCE.fullmatch(word) and resolved.lstrip().startswith("-")):
-            yield resolved, line
-
-
-def _settings(words: Iterator[Word], values: Mapping[str, str]) -> Iterator[Setting]:
+def _settings(words: Iterable[Word], values: Mapping[str, str]) -> Iterator[Setting]:
     """Options with as many of the words behind them as they take."""
     name, line, most = "", 0, 0
     taken: list[str] = []
-    for word, at in words:
-        if _OPTION.fullmatch(word):
+    for word in words:
+        if _is_option(word):
             if name:
                 yield _setting(name, taken, line)
-            name, equals, value = word.partition("=")
-            taken, line = [value] if equals else [], at
+            name, equals, value = word.text.partition("=")
+            taken, line = [value] if equals else [], word.line
             most = {"flag": 0, "many": 1 << 30}.get(values.get(name, "one"), 1)
         elif name and len(taken) < most:
-            taken.append(word)
+            taken.append(word.text)
     if name:
         yield _setting(name, taken, line)
 
