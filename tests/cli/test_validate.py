@@ -13,7 +13,7 @@ runner = CliRunner()
 @pytest.fixture
 def table(tmp_path):
     path = tmp_path / "rows.csv"
-    rows = [row(id="a", time_s="6.0"), row(id="b", framework="MaxText", time_s="6.0")]
+    rows = [row(id="a", time_s="6.0"), row(id="b", framework="Gemini", time_s="6.0")]
     with path.open("w", newline="") as lines:
         writer = csv.DictWriter(lines, list(rows[0].columns))
         writer.writeheader()
@@ -25,7 +25,7 @@ def test_the_tables_go_to_the_terminal(table):
     result = runner.invoke(app, ["validate", "training", str(table)])
     assert result.exit_code == 0, result.output
     assert "Step time" in result.output
-    assert "not modelled: MaxText" in result.output
+    assert "not modelled: Gemini" in result.output
 
 
 def test_json_has_one_entry_a_row(table, capsys):
@@ -33,7 +33,7 @@ def test_json_has_one_entry_a_row(table, capsys):
     document = json.loads(result.stdout)
     assert [entry["id"] for entry in document["rows"]] == ["a", "b"]
     assert document["rows"][0]["step_time"] > 0
-    assert document["rows"][1]["reason"] == "not modelled: MaxText"
+    assert document["rows"][1]["reason"] == "not modelled: Gemini"
     assert document["scores"]["time"]["all"]["modelled"] == 1
 
 

@@ -34,7 +34,8 @@ def by_engine(path, layout, engines):
 
 def test_engines_that_replicate_key_value_heads_take_what_others_refuse(write):
     rows = {row["engine"]: row for row in by_engine(write(), None, ["all"])}
-    assert {name for name, row in rows.items() if row["legal"]} == {"megatron", "vllm", "sglang"}
+    legal = {name for name, row in rows.items() if row["legal"]}
+    assert legal == {"native", "megatron", "vllm", "sglang", "tensorrt_llm"}
     [refusal] = rows["torchtitan"]["violations"]
     assert refusal["option"] == "parallelism.tensor_parallel_degree"
     assert refusal["nearest"] == [1, 2, 4, 8]
