@@ -218,5 +218,5 @@ def test_a_python_file_is_read_and_never_run(tmp_path):
     )
     ast.parse(path.read_text())
     document, _ = check(path, *ON_H100, "--gpus", "8")
-    assert document["label"] == "dp_shard=8,zero_stage=3"
+    assert document["label"] == "dp_shard=8,zero_stage=3,recompute=operations"
     assert not (tmp_path / "was-run").exists()

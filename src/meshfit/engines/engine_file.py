@@ -6,7 +6,7 @@ from typing import Any
 
 from meshfit.engines.options import OptionTable
 from meshfit.engines.syntax.setting import Setting
-from meshfit.errors import nearest_name
+from meshfit.errors import InputError, nearest_name, shown
 from meshfit.profile import MegatronOptions
 from meshfit.workload.model import ModelSpec
 
@@ -40,6 +40,7 @@ class EngineFile:
         facts: what only this engine's rules ask for, by name.
         accumulation: micro-batches of one step where no global batch is stated.
         notes: what a person must know of what was read.
+        is_rewritten: whether better layouts can be written into it.
         megatron: options of Megatron-Core that memory depends on, None for other engines.
     """
 
@@ -55,7 +56,22 @@ class EngineFile:
     facts: Mapping[str, Any] = field(default_factory=dict)
     accumulation: int = 1
     notes: tuple[str, ...] = ()
+    is_rewritten: bool = True
     megatron: MegatronOptions | None = None
+
+
+def require_blocks(settings: list[Setting], table: OptionTable) -> None:
+    """Does nothing where every block that the engine knows holds options, or nothing.
+
+    Raises:
+        InputError: one is a plain value; names the line.
+    """
+    for setting in settings:
+        holds = setting.value is None or isinstance(setting.value, dict)
+        if table.values.get(setting.name) == "block" and not holds:
+            raise InputError(
+                f"line {setting.line}: {setting.name} {shown(setting.value)} must be a block of options"
+            )
 
 
 def unknown_options(
@@ -66,17 +82,25 @@ def unknown_options(
     Inside a block that is unknown itself, or that holds what a person names, nothing is reported.
     """
     known = {**table.values, **(also or {})}
-    found: list[UnknownOption] = []
+    found: dict[str, UnknownOption] = {}
     for setting in settings:
-        parent = setting.name.rpartition(".")[0]
-        if setting.name in known or (parent and known.get(parent) != "block"):
-            continue
-        found.append(
-            UnknownOption(
-                name=setting.name, line=setting.line, nearest=_nearest(setting.name, known, parent)
-            )
-        )
-    return tuple(found)
+        name = _first_unknown(setting.name, known)
+        if name is not None and name not in found:
+            nearest = _nearest(name, known, name.rpartition(".")[0])
+            found[name] = UnknownOption(name=name, line=setting.line, nearest=nearest)
+    return tuple(found.values())
+
+
+def _first_unknown(name: str, known: Mapping[str, Any]) -> str | None:
+    """The outermost block of an option, or the option itself, that is not known; None where all are."""
+    parts = name.split(".")
+    for depth in range(1, len(parts) + 1):
+        prefix = ".".join(parts[:depth])
+        if prefix not in known:
+            return prefix
+        if known[prefix] != "block":
+            return None
+    return None
 
 
 def _nearest(name: str, known: Mapping[str, Any], parent: str) -> str | None:

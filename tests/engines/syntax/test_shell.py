@@ -1,6 +1,8 @@
 """Options of shell scripts, read without running them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshfit.engines.syntax.shell import read_script
 from meshfit.errors import InputError
@@ -111,6 +113,23 @@ def test_a_value_that_only_a_shell_could_work_out_stays_as_written():
 
 def test_variables_that_hold_each_other_end():
     assert options("A=$B\nB=$A\nrun --tp $A")[0][0] == "--tp"
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["a", "A=", "A+=(", "(", ")", "((", "))", "$(", "${A", "}", "$A", "'", '"', "\\", "\n", " ",
+             "<<E\n", "E\n", "<", ">", "2>&1", "&&", "|", ";", "#", "if", "fi", "do", "done", "--x", "=",
+             "[", "]", "export ", "a.py ", "for ", "bash -c ", "\r\n", "$((", "8", "*"]
+        ),
+        max_size=30,
+    ).map("".join)
+)  # fmt: skip
+def test_any_text_is_read_or_refused(text):
+    try:
+        read_script(text, {})
+    except InputError as refusal:
+        assert str(refusal).startswith(("line ", "several "))
 
 
 @pytest.mark.parametrize("text", ['A="--tp 8\nrun $A', "A=(--tp 8\nrun"])

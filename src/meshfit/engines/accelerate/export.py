@@ -27,13 +27,11 @@ def export(given: Handover) -> Files:
     layout, training = given.layout, given.training
     if training.precision.name not in _PRECISIONS:
         raise InputError(f"accelerate: its file has no key for precision {training.precision.name}")
-    shards = layout.dp_shard > 1 or layout.cp > 1
     options = nested(layout_options(layout, training.global_batch_size))
-    if not shards:
-        options.pop("fsdp_config", None)
+    shards = "fsdp_config" in options
     config = {
         "compute_environment": "LOCAL_MACHINE",
-        "distributed_type": "FSDP" if shards else "MULTI_GPU",
+        "distributed_type": options.pop("distributed_type"),
         "mixed_precision": _PRECISIONS[training.precision.name],
         "num_machines": given.num_hosts,
         "num_processes": layout.world_size,
@@ -41,7 +39,6 @@ def export(given: Handover) -> Files:
     }
     if shards:
         config["fsdp_config"] = {
-            "fsdp_version": 2,
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
             **options["fsdp_config"],  # type: ignore[dict-item]
         }

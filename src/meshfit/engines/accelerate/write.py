@@ -5,6 +5,7 @@ from meshfit.errors import InputError
 from meshfit.mesh.spec import LayoutSpec
 
 _SIZES = "parallelism_config.parallelism_config_"
+_AXES = ("dp_replicate", "dp_shard", "tp", "cp")
 
 
 def layout_options(layout: LayoutSpec, _global_batch_size: int) -> Options:
@@ -15,7 +16,11 @@ def layout_options(layout: LayoutSpec, _global_batch_size: int) -> Options:
     """
     if layout.pp > 1 or layout.ep > 1 or layout.zero_stage == 1:
         raise InputError("Accelerate has no pipeline, no expert axis and no ZeRO stage 1")
+    if layout.dp_shard == 1 and layout.cp == 1:
+        return _replicas(layout)
     return {
+        "distributed_type": "FSDP",
+        "fsdp_config.fsdp_version": 2,
         f"{_SIZES}dp_replicate_size": layout.dp_replicate,
         f"{_SIZES}dp_shard_size": layout.dp_shard,
         f"{_SIZES}tp_size": layout.tp,
@@ -26,3 +31,14 @@ def layout_options(layout: LayoutSpec, _global_batch_size: int) -> Options:
         "fsdp_config.fsdp_activation_checkpointing": layout.recompute == "full",
         "fsdp_config.fsdp_offload_params": layout.offload == "cpu" or None,
     }
+
+
+def _replicas(layout: LayoutSpec) -> Options:
+    """Plain replicas: ``accelerate launch`` takes ``parallelism_config`` with FSDP 2 alone."""
+    if layout.tp > 1 or layout.offload == "cpu":
+        raise InputError(
+            f"Accelerate has tp={layout.tp} and offload={layout.offload} with FSDP 2 alone, and FSDP "
+            f"with dp_shard or cp above 1"
+        )
+    sizes: Options = dict.fromkeys(f"{_SIZES}{axis}_size" for axis in _AXES)
+    return {"distributed_type": "MULTI_GPU", **sizes}

@@ -3,21 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from meshfit.engines.engine_file import EngineFile, unknown_options
+from meshfit.engines.engine_file import EngineFile, require_blocks, unknown_options
 from meshfit.engines.options import option_table
-from meshfit.engines.syntax.blocks import read_yaml
+from meshfit.engines.syntax.blocks import read_json
 from meshfit.engines.syntax.setting import Settings
-
-_KEYS: Mapping[str, tuple[str, ...]] = {
-    "tp": ("tensor_parallel.autotp_size",),
-    "cp": ("sequence_parallel_size",),
-    "zero_stage": ("zero_optimization.stage",),
-    "micro_batch_size": ("train_micro_batch_size_per_gpu",),
-    "offload": ("zero_optimization.offload_optimizer", "zero_optimization.offload_param"),
-    "recompute": ("activation_checkpointing",),
-    "dp_shard": ("zero_optimization.zero_hpz_partition_size",),
-}
-"""Key of a layout -> the options that say it."""
+from meshfit.errors import InputError
 
 _OPTIMIZERS = {
     "adam": "adamw",
@@ -28,42 +18,61 @@ _OPTIMIZERS = {
 }
 
 AUTO = "auto"
-"""What Hugging Face's Trainer fills in: as if the key were not there."""
+"""What Hugging Face's Trainer fills in from its own arguments."""
+
+_DEVICES = ("none", "cpu", "nvme")
+
+_NOT_IN_ANSWER = (
+    "zero_optimization.zero_hpz_partition_size",
+    "zero_optimization.zero_quantized_weights",
+    "zero_optimization.zero_quantized_gradients",
+    "torch_autocast",
+)
+"""Options that change memory and time and that no layout has."""
 
 
 def read(text: str, num_ranks: int | None) -> EngineFile:
     """What the file says. It names no model and no sequence length.
 
     Raises:
-        InputError: no JSON, or a number is none.
+        InputError: no JSON, a number is none, or a value or a batch that DeepSpeed refuses.
     """
-    settings = read_yaml(text)
-    options = Settings([one for one in settings if one.value != AUTO])
+    settings = read_json(text)
+    table = option_table("deepspeed")
+    require_blocks(settings, table)
+    autos = frozenset(one.name for one in settings if one.value == AUTO)
+    options = Settings([one for one in settings if one.value is not None and one.value != AUTO])
+    if autos & {"zero_optimization.stage"}:
+        raise InputError(
+            "zero_optimization.stage is auto, which nothing fills in; write 0, 1, 2 or 3"
+        )
     layout = _layout(options, num_ranks)
+    layout |= _micro_batch(options, layout, autos)
+    precision, notes = _precision(options, autos)
     return EngineFile(
         engine="deepspeed",
         form="DeepSpeed JSON",
         settings=tuple(settings),
-        unknown=unknown_options(settings, option_table("deepspeed")),
+        unknown=unknown_options(settings, table),
         num_ranks=num_ranks,
         layout=layout,
-        workload=_workload(options, layout),
+        workload=_workload(options, precision),
         runtime=_runtime(options),
         facts=_facts(options),
+        accumulation=options.count("gradient_accumulation_steps"),
+        notes=(*notes, *_notes(options, autos)),
     )
 
 
 def _layout(options: Settings, ranks: int | None) -> dict[str, Any]:
-    tp = options.whole(*_KEYS["tp"], default=1) or 1
-    cp = options.whole(*_KEYS["cp"], default=1) or 1
-    layout: dict[str, Any] = {"tp": max(1, tp), "cp": max(1, cp)}
-    if (size := options.whole(*_KEYS["micro_batch_size"])) is not None:
-        layout["micro_batch_size"] = size
-    if any(options.text(f"{name}.device") in ("cpu", "nvme") for name in _KEYS["offload"]):
+    tp = max(1, options.count("tensor_parallel.autotp_size", default=0, least=0))
+    cp = options.count("sequence_parallel_size")
+    layout: dict[str, Any] = {"tp": tp, "cp": cp}
+    stage = options.count("zero_optimization.stage", default=0, least=0)
+    if _offloads(options):
         layout["offload"] = "cpu"
-    stage = options.whole(*_KEYS["zero_stage"], default=0) or 0
     if ranks is not None:
-        size = max(1, ranks // (layout["tp"] * layout["cp"]))
+        size = max(1, ranks // (tp * cp))
         layout |= (
             {"dp_shard": size, "dp_replicate": 1, "zero_stage": stage}
             if stage
@@ -72,21 +81,70 @@ def _layout(options: Settings, ranks: int | None) -> dict[str, Any]:
     return layout
 
 
-def _workload(options: Settings, layout: Mapping[str, Any]) -> dict[str, Any]:
-    workload: dict[str, Any] = {"precision": "fp32"}
-    for name, precision in (("bf16.enabled", "bf16_mixed"), ("fp16.enabled", "fp16_mixed")):
-        if options.is_on(name):
-            workload["precision"] = precision
-    optimizer = options.text("optimizer.type").lower()
-    if optimizer:
+def _offloads(options: Settings) -> bool:
+    blocks = [f"zero_optimization.offload_{what}.device" for what in ("optimizer", "param")]
+    older = ("zero_optimization.cpu_offload", "zero_optimization.cpu_offload_param")
+    devices = [options.choice(name, _DEVICES, "none") for name in blocks]
+    return any(device != "none" for device in devices) or any(map(options.is_on, older))
+
+
+def _micro_batch(
+    options: Settings, layout: Mapping[str, Any], autos: frozenset[str]
+) -> dict[str, int]:
+    """The micro-batch that is stated, or that is left of the whole batch.
+
+    Raises:
+        InputError: neither is there, or the ranks cannot share the batch.
+    """
+    if "train_micro_batch_size_per_gpu" in options:
+        return {"micro_batch_size": options.count("train_micro_batch_size_per_gpu")}
+    if "train_batch_size" not in options:
+        if autos & {"train_micro_batch_size_per_gpu", "train_batch_size"}:
+            return {}
+        raise InputError("train_batch_size or train_micro_batch_size_per_gpu must be set")
+    if "dp_shard" not in layout:
+        return {}
+    batch, steps = options.count("train_batch_size"), options.count("gradient_accumulation_steps")
+    ranks = layout["dp_shard"] * layout["dp_replicate"]
+    if batch % (ranks * steps):
+        raise InputError(
+            f"train_batch_size {batch} is no multiple of {ranks} data-parallel ranks times "
+            f"gradient_accumulation_steps {steps}"
+        )
+    return {"micro_batch_size": batch // (ranks * steps)}
+
+
+def _precision(options: Settings, autos: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    """The precision, and a note where the Trainer's arguments decide it."""
+    bf16 = options.is_on("bf16.enabled", "bfloat16.enabled")
+    fp16 = options.is_on("fp16.enabled")
+    if bf16 and fp16:
+        raise InputError("bf16 and fp16 are both enabled, which DeepSpeed refuses; keep one")
+    if bf16 or fp16:
+        return ("bf16_mixed" if bf16 else "fp16_mixed"), ()
+    for name in ("bf16", "fp16"):
+        if f"{name}.enabled" in autos:
+            return f"{name}_mixed", (f"{name}.enabled is auto: taken as true",)
+    return "fp32", ()
+
+
+def _notes(options: Settings, autos: frozenset[str]) -> list[str]:
+    notes = [
+        f"{name} is not in this answer"
+        for name in _NOT_IN_ANSWER
+        if name in options and options.text(name) not in ("1", "False")
+    ]
+    if "train_micro_batch_size_per_gpu" in autos and "train_batch_size" not in options:
+        notes.append("train_micro_batch_size_per_gpu is auto: 1, or --micro-batch-size")
+    return notes
+
+
+def _workload(options: Settings, precision: str) -> dict[str, Any]:
+    workload: dict[str, Any] = {"precision": precision}
+    if optimizer := options.text("optimizer.type").lower():
         workload["optimizer"] = _OPTIMIZERS.get(optimizer, optimizer)
-    batch = options.whole("train_batch_size")
-    if batch is None and "dp_shard" in layout:
-        steps = options.whole("gradient_accumulation_steps", default=1) or 1
-        ranks = layout["dp_shard"] * layout["dp_replicate"]
-        batch = ranks * steps * layout.get("micro_batch_size", 1)
-    if batch is not None:
-        workload["global_batch"] = batch
+    if "train_batch_size" in options:
+        workload["global_batch"] = options.count("train_batch_size")
     return workload
 
 
@@ -101,5 +159,5 @@ def _runtime(options: Settings) -> dict[str, Any]:
 
 
 def _facts(options: Settings) -> dict[str, Any]:
-    steps = options.whole("gradient_accumulation_steps")
-    return {} if steps is None else {"gradient_accumulation_steps": steps}
+    name = "gradient_accumulation_steps"
+    return {name: options.count(name)} if name in options else {}

@@ -150,7 +150,9 @@ def _data_parallel(options: Settings, size: int) -> dict[str, Any]:
     """What data-parallel ranks share: states of the optimizer, Megatron-FSDP's shards, or nothing."""
     stage = 1 if options.is_on("--use-distributed-optimizer") else 0
     if options.is_on("--use-megatron-fsdp"):
-        stage = _SHARDING[options.choice(*_KEYS["zero_stage"], _SHARDING, "no_shard")]
+        stage = _SHARDING[
+            options.choice("--data-parallel-sharding-strategy", _SHARDING, "no_shard")
+        ]
     if options.is_on("--use-torch-fsdp2"):
         stage = 3
     if stage == 0:

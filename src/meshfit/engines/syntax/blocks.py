@@ -1,5 +1,6 @@
 """Settings of YAML, JSON and TOML files by dotted name, each with its line."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -18,20 +19,42 @@ def read_yaml(text: str) -> list[Setting]:
         InputError: it is neither, or a key stands twice in one block; names the line.
     """
     try:
-        node = yaml.compose(text.replace("\t", "  "), Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if not isinstance(node, yaml.MappingNode):
+            raise InputError("line 1: a mapping of options is expected")
+        return list(_of_mapping(node, ""))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         raise InputError(f"{where}{getattr(error, 'problem', None) or error}") from None
-    if not isinstance(node, yaml.MappingNode):
-        raise InputError("line 1: a mapping of options is expected")
-    return list(_of_mapping(node, ""))
+    except RecursionError:
+        raise InputError("blocks in blocks, too deep for a file of options") from None
+
+
+def read_json(text: str) -> list[Setting]:
+    """Settings of a JSON object, blocks by dotted name.
+
+    Raises:
+        InputError: it is none (comments and a comma before a bracket are no JSON), or a key stands twice;
+            names the line.
+    """
+    text = text.removeprefix("\ufeff")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"line {error.lineno}: no JSON: {error.msg}") from None
+    except (RecursionError, ValueError):
+        raise InputError("no JSON: too deep, or a number too long, for a file of options") from None
+    return read_yaml(text.replace("\t", "  "))
 
 
 def _of_mapping(node: yaml.MappingNode, prefix: str) -> Iterator[Setting]:
     seen: dict[str, int] = {}
     for key, value in node.value:
-        name, line = f"{prefix}{key.value}", key.start_mark.line + 1
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise InputError(f"line {line}: the name of an option must be one word")
+        name = f"{prefix}{key.value}"
         if name in seen:
             raise InputError(f"line {line}: {name} stands in line {seen[name]} already; keep one")
         seen[name] = line
@@ -41,7 +64,10 @@ def _of_mapping(node: yaml.MappingNode, prefix: str) -> Iterator[Setting]:
 
 
 def _plain(node: yaml.Node) -> Any:
-    return yaml.SafeLoader("").construct_object(node, deep=True)
+    try:
+        return yaml.SafeLoader("").construct_object(node, deep=True)
+    except ValueError as error:  # a date that is none
+        raise InputError(f"line {node.start_mark.line + 1}: {error}") from None
 
 
 def read_toml(text: str) -> list[Setting]:
@@ -51,11 +77,13 @@ def read_toml(text: str) -> list[Setting]:
         InputError: it is no TOML; names the line.
     """
     try:
-        document = tomllib.loads(text)
+        document = tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         where = f"line {found[1]}: " if found else ""
         raise InputError(f"{where}{str(error).split(' (at')[0]}") from None
+    except (RecursionError, ValueError):
+        raise InputError("no TOML: too deep, or a number too long, for a file of options") from None
     return list(_of_table(document, "", _lines_of_toml(text)))
 
 

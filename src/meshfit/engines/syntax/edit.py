@@ -1,7 +1,7 @@
 """A file with some options set otherwise, everything else as it was."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshfit.engines.layout_options import Options, OptionValue
@@ -65,6 +65,8 @@ def edited(text: str, settings: Sequence[Setting], changes: Options, style: Styl
             lines[places[name]] = _replaced(lines[places[name]], name, value, style)
         elif name in places:
             lines[places[name]] = _without(lines[places[name]], name, style)
+    for block in _emptied(settings, changes) if style is YAML else ():
+        lines[places[block]] = _GONE
     new: Options = {
         name: value
         for name, value in changes.items()
@@ -78,6 +80,17 @@ def edited(text: str, settings: Sequence[Setting], changes: Options, style: Styl
     rows = (row for line in lines for row in line.split("\n") if not row.endswith(_GONE))
     kept = "\n".join(rows) + "\n"
     return re.sub(r",(\s*\n\s*})", r"\1", kept) if style is JSON else kept
+
+
+def _emptied(settings: Sequence[Setting], changes: Options) -> set[str]:
+    """Blocks whose every option is taken away, and none added."""
+
+    def blocks(names: Iterable[str]) -> set[str]:
+        return {name.rpartition(".")[0] for name in names} - {""}
+
+    gone = {name for name, value in changes.items() if value is None}
+    kept = {one.name for one in settings} | set(changes)
+    return blocks(one.name for one in settings if one.name in gone) - blocks(kept - gone)
 
 
 def _by_block(options: Options, style: Style) -> dict[str, Options]:

@@ -1,9 +1,9 @@
 """A Python function that builds a configuration, read by its syntax tree and never run."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from meshfit.engines.syntax.arithmetic import whole_value
 from meshfit.engines.syntax.setting import Setting
@@ -25,45 +25,138 @@ class PythonConfig:
     settings: tuple[Setting, ...]
 
 
-def read_python(text: str) -> PythonConfig:
+def read_python(text: str, sections: Collection[str]) -> PythonConfig:
     """The one function that returns a configuration.
 
+    Args:
+        sections: blocks of a configuration, which tell its functions from others.
+
     Raises:
-        InputError: no Python, no function that sets anything, or several that do.
+        InputError: no Python, no function that sets anything, several that do, or a field that is
+            set otherwise than by a plain assignment; names the line.
     """
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         raise InputError(f"line {line}: no Python: {getattr(error, 'msg', error)}") from None
+    constants = _constants(tree.body)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    found = [config for config in map(_config, functions) if config.settings]
+    found = [config for one in functions if (config := _config(one, constants)) is not None]
+    if len(found) > 1:
+        found = [
+            one for one in found if any(_section(s) in sections for s in one.settings)
+        ] or found
     if not found:
-        raise InputError("no function sets a field of a configuration")
+        raise InputError("no function makes a configuration, as in `config = llama3_8b()`")
     if len(found) > 1:
         names = ", ".join(config.name for config in found)
         raise InputError(f"several functions make a configuration ({names}); keep one in the file")
     return found[0]
 
 
-def _config(function: ast.FunctionDef) -> PythonConfig:
+def _section(setting: Setting) -> str:
+    return setting.name.partition(".")[0]
+
+
+def _constants(body: list[ast.stmt]) -> dict[str, ast.expr]:
+    """Names that are set once, to a number or a text that is written out -> the value."""
+    constants: dict[str, ast.expr] = {}
+    for node in body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                constants[name] = _Put(constants).visit(value)
+    times = [node.id for one in body for node in ast.walk(one) if _is_stored(node)]
+    return {name: value for name, value in constants.items() if times.count(name) == 1}
+
+
+def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+class _Put(ast.NodeTransformer):
+    """Puts constants in place of their names."""
+
+    def __init__(self, constants: Mapping[str, ast.expr]) -> None:
+        self._constants = constants
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        held = self._constants.get(node.id)
+        is_plain = isinstance(held, ast.Constant | ast.BinOp | ast.UnaryOp)
+        return held if held is not None and is_plain else node
+
+
+def _config(function: ast.FunctionDef, constants: Mapping[str, ast.expr]) -> PythonConfig | None:
+    """What one function sets; None where it makes no configuration."""
+    inner = {**constants, **_constants(function.body)}
     base, variable = None, None
     settings: list[Setting] = []
+    read: set[int] = set()
     for node in function.body:
+        given = node
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if not variable:
-                variable, base = name, _called(call)
-                settings += _keywords(call, "")
+                if any(_is_of(one, name) for one in ast.walk(function)):
+                    variable, base = name, _called(call)
+                    settings += _keywords(_Put(inner).visit(call), "")
             case ast.Assign(targets=[ast.Attribute() as target], value=value):
-                settings += _assigned(target, value, variable)
-            case ast.Return(value=ast.Call() as call):
-                base = base or _called(call)
-                settings += _keywords(call, "")
+                settings += _assigned(target, _Put(inner).visit(value), variable)
+                if ast.unparse(target).split(".")[0] == variable:
+                    read.add(id(given))
+            case ast.Return(value=ast.Call() as call) if not variable:
+                base = _called(call)
+                settings += _keywords(_Put(inner).visit(call), "")
+    if base is None:
+        return None
+    _refuse_what_is_not_read(function, read, variable)
     return PythonConfig(name=function.name, base=base, settings=tuple(settings))
 
 
+def _is_of(node: ast.AST, name: str) -> bool:
+    """Whether a node returns ``name``, or sets a field of it."""
+    match node:
+        case ast.Return(value=ast.Name(id=returned)):
+            return returned == name
+        case ast.Attribute(ctx=ast.Store()):
+            return ast.unparse(node).startswith(f"{name}.")
+    return False
+
+
+def _refuse_what_is_not_read(
+    function: ast.FunctionDef, read: Collection[int], variable: str | None
+) -> None:
+    """Does nothing where all fields are set by plain assignments of the function itself.
+
+    Raises:
+        InputError: one hangs on a condition or a loop, or is set through another name; names the line.
+    """
+    plain = {id(target) for one in function.body if id(one) in read for target in ast.walk(one)}
+    made = [node for node in ast.walk(function) if _is_stored(node) and node.id == variable]
+    if len(made) > 1:
+        raise InputError(f"line {made[1].lineno}: {variable} is made twice; keep one")
+    for node in ast.walk(function):
+        is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        match node:
+            case ast.Call(func=ast.Name(id="setattr")):
+                is_set = True
+            case ast.keyword(arg=None):
+                raise InputError(
+                    f"line {node.value.lineno}: **{ast.unparse(node.value)} is not read; write the fields"
+                )
+        if is_set and id(node) not in plain:
+            line = getattr(node, "lineno", 1)
+            raise InputError(
+                f"line {line}: {ast.unparse(node)} is set otherwise than by `config.block.field = value` "
+                f"in the function itself"
+            )
+
+
 def _called(call: ast.Call) -> str:
-    return ast.unparse(call.func)
+    """The name of what is called; of ``replace(llama3_8b(), ...)`` that of what it starts from."""
+    name = ast.unparse(call.func)
+    if name.rpartition(".")[2] == "replace" and call.args and isinstance(call.args[0], ast.Call):
+        return _called(call.args[0])
+    return name
 
 
 def _assigned(target: ast.Attribute, value: ast.expr, variable: str | None) -> Iterator[Setting]:
@@ -96,7 +189,8 @@ def _value(node: ast.expr) -> Any:
     except (ValueError, SyntaxError):
         pass
     if isinstance(node, ast.Call):
-        return _called(node)
+        is_configured = _called(node)[0].isupper() or ".Config" in _called(node)
+        return _called(node) if is_configured else ast.unparse(node)
     text = ast.unparse(node)
     value = whole_value(text)
     return text if value is None else value

@@ -69,7 +69,7 @@ class _Scanner:
             self._end_of_line()
         elif character == "#":
             self._to_end_of_line()
-        elif character in "<>" or self.text.startswith("&>", self.at):
+        elif self.text.startswith(("<", ">", "&>"), self.at):
             self._redirection()
             return False
         elif self.text.startswith(("&&", "||"), self.at):

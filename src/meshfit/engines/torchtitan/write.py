@@ -42,7 +42,7 @@ def layout_options(layout: LayoutSpec, global_batch_size: int) -> Options:
         else None,
         "training.local_batch_size": local_batch,
         "training.global_batch_size": None if local_batch == per_rank else global_batch_size,
-        "parallelism.expert_parallel_degree": layout.ep if layout.ep > 1 else None,
+        "parallelism.expert_parallel_degree": layout.ep,
         "parallelism.fsdp_reshard_after_forward": {2: "never", 3: "always"}.get(layout.zero_stage),
         "training.enable_cpu_offload": layout.offload == "cpu" or None,
     }

@@ -49,7 +49,7 @@ def _alternatives(
 ) -> list[dict[str, Any]]:
     """The best layouts of different meshes that fit with headroom and that the file can express, where they are faster
     or the file's own does not fit so."""
-    if document["verdict"] is None:
+    if document["verdict"] is None or not given.file.is_rewritten:
         return []
     try:
         plan = make_plan(replace(given.job, search=search_near(given.job.search, layout)))

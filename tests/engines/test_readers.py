@@ -1,0 +1,180 @@
+"""What each engine's file says, and which ones are refused in one line, as the engine would or because
+only a run could tell."""
+
+import json
+
+import pytest
+
+from meshfit.engines.recognise import recognise
+from meshfit.errors import InputError
+
+MEGATRON = (
+    "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+    "--num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --bf16 "
+)
+FSDP1 = "distributed_type: FSDP\nnum_processes: 16\nnum_machines: 2\nmixed_precision: bf16\nfsdp_config:\n"
+FSDP2 = f"{FSDP1}  fsdp_version: 2\nparallelism_config:\n"
+DEEPSPEED = "distributed_type: DEEPSPEED\nnum_processes: 16\ndeepspeed_config:\n  zero_stage: 1\n"
+TOML = "[training]\nseq_len = 4096\n[parallelism]\n"
+
+
+def read(text, ranks=16):
+    return recognise(text).read(text, ranks)
+
+
+def deepspeed(**keys):
+    return json.dumps({"bf16": {"enabled": True}, **keys})
+
+
+def titan(*lines, base="llama3_8b()", before=""):
+    body = "".join(f"    {line}\n" for line in lines)
+    return (
+        f"from torchtitan.trainer import Trainer\n{before}\ndef cand():\n    config = {base}\n{body}"
+        f"    return config\n"
+    )
+
+
+def sizes(**axes):
+    return FSDP2 + "".join(f"  parallelism_config_{a}_size: {n}\n" for a, n in axes.items())
+
+
+TP = "config.parallelism.tensor_parallel_degree"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (MEGATRON + "--tensor-model-parallel-size 0", "--tensor-model-parallel-size 0"),
+        (MEGATRON + "--tensor-model-parallel-size -8", "at least 1"),
+        (MEGATRON + "--tensor-model-parallel-size $1", "write the number itself"),
+        (MEGATRON + "--normalization RMSnorm", "none of LayerNorm, RMSNorm"),
+        (MEGATRON + "--fp16", "--bf16 and --fp16"),
+        (MEGATRON + "--fp8-format hybrid --fp8-recipe none", "--fp8-recipe"),
+        (MEGATRON + "--recompute-granularity ful", "none of full, selective"),
+        (MEGATRON + "--num-layers-per-virtual-pipeline-stage 5", "does not divide"),
+        (MEGATRON + "--pipeline-model-parallel-layout '((t*9999)*9999)*9999'", "write it like"),
+        (
+            MEGATRON + "--use-distributed-optimizer --num-distributed-optimizer-instances 3",
+            "does not divide the 16",
+        ),
+        (titan(f"{TP} = 0"), "at least 1"),
+        (titan("config.parallelism.data_parallel_shard_degree = 0"), "-1 or at least 1"),
+        (titan("if BIG:", f"    {TP} = 4"), "line 6"),
+        (titan("p = config.parallelism", "p.tensor_parallel_degree = 4"), "line 6"),
+        (titan(f"{TP} *= 2"), "set otherwise"),
+        (titan("config = replace(config, parallelism=x)"), "made twice"),
+        (titan(f"{TP} = int(os.environ['TP'])"), "no whole number"),
+        (titan("config.activation_checkpoint = MemoryBudgetAC.Config()"), "not predicted"),
+        (titan("config.training.mixed_precision_param = 'float16'"), "bfloat16, float32"),
+        (
+            titan(
+                "config.parallelism.pipeline_parallel_degree = 2",
+                "config.parallelism.pipeline_parallel_microbatch_size = 2",
+                base="llama3_8b(training=TrainingConfig(local_batch_size=3))",
+            ),
+            "no multiple",
+        ),
+        (TOML + "[activation_checkpoint]\nmode = 'foo'", "not predicted"),
+        (TOML + "a = " + "[" * 5000, "too deep"),
+        (deepspeed(zero_optimization={"stage": 2}), "must be set"),
+        (deepspeed(train_batch_size=63), "no multiple of 16"),
+        (deepspeed(train_batch_size=64, fp16={"enabled": True}), "both enabled"),
+        (deepspeed(train_batch_size=64, zero_optimization=[1]), "must be a block"),
+        (deepspeed(train_batch_size=64, zero_optimization={"stage": "auto"}), "auto"),
+        (
+            deepspeed(train_batch_size=64, zero_optimization={"offload_param": {"device": "gpu"}}),
+            "none of none, cpu, nvme",
+        ),
+        (deepspeed(train_batch_size=64, tensor_parallel={"autotp_size": -2}), "at least 0"),
+        ('{"train_batch_size": 64, // all\n}', "line 1: no JSON"),
+        ('{"train_batch_size": 64, "a": ' + '{"a":' * 3000 + "1" + "}" * 3001, "too deep"),
+        ("distributed_type: FSPD\nnum_processes: 4\n", "none of NO, MULTI_GPU"),
+        ("distributed_type: NO\nnum_processes: 4\n", "runs one process"),
+        ("distributed_type: MULTI_GPU\nmixed_precision: fp4\n", "none of no, bf16"),
+        ("distributed_type: MULTI_GPU\ndebug: 2026-99-99\n", "line 2: month"),
+        ("distributed_type: MULTI_GPU\ndebug: &a [*a]\n", "line 2"),
+        ("distributed_type: MULTI_GPU\n? [a]\n: 1\n", "line 2"),
+        (FSDP1 + "  fsdp_sharding_strategy: FULL\n", "none of FULL_SHARD"),
+        (FSDP1 + "  fsdp_version: 2\n  fsdp_reshard_after_forward: FULL_SHARD\n", "true or false"),
+        (FSDP1 + "parallelism_config:\n  parallelism_config_tp_size: 2\n", "fsdp_version 2"),
+        (sizes(cp=2, sp=2), "exclude each other"),
+        (sizes(tp=0), "at least 1"),
+        (DEEPSPEED.replace("zero_stage: 1", "deepspeed_config_file: ds.json"), "check that file"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(text, said):
+    with pytest.raises(InputError) as refused:
+        read(text)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 250
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (titan(), {"recompute": "operations", "micro_batch_size": 1}),
+        (titan(base="llama3_70b()"), {"tp": 8, "recompute": "full", "micro_batch_size": 8}),
+        (titan("config.activation_checkpoint = None"), {"recompute": "none"}),
+        (titan(f"{TP} = 2 * N", before="N = 2"), {"tp": 4}),
+        (titan(base="replace(llama3_8b(), parallelism=P(tensor_parallel_degree=4))"), {"tp": 4}),
+        (
+            "from torchtitan.trainer import Trainer\ndef f():\n    return Trainer.Config("
+            "parallelism=ParallelismConfig(tensor_parallel_degree=2, pipeline_parallel_degree=2))",
+            {"tp": 2, "pp": 2, "dp_shard": 4, "micro_batch_size": 1},
+        ),
+        (deepspeed(train_batch_size=64), {"micro_batch_size": 4}),
+        (deepspeed(train_batch_size=64, gradient_accumulation_steps=2), {"micro_batch_size": 2}),
+        (
+            deepspeed(train_batch_size=64, zero_optimization={"stage": 1, "cpu_offload": True}),
+            {"offload": "cpu"},
+        ),
+        (DEEPSPEED, {"zero_stage": 1, "dp_shard": 16, "dp_replicate": 1}),
+        (
+            FSDP1 + "  fsdp_sharding_strategy: HYBRID_SHARD\n",
+            {"dp_replicate": 2, "dp_shard": 8, "zero_stage": 3},
+        ),
+        (FSDP1 + "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n", {"zero_stage": 2}),
+        (FSDP1 + "  sharding_strategy: NO_SHARD\n", {"dp_replicate": 16, "dp_shard": 1}),
+        (sizes(tp=2), {"tp": 2, "dp_shard": 1, "dp_replicate": 1}),
+    ],
+)
+def test_a_file_says_what_its_engine_takes_it_for(text, expected):
+    layout = read(text).layout
+    assert {key: layout.get(key) for key in expected} == expected
+
+
+def test_what_hugging_face_fills_in_is_said():
+    found = read(
+        json.dumps(
+            {
+                "train_batch_size": "auto",
+                "train_micro_batch_size_per_gpu": "auto",
+                "gradient_accumulation_steps": 4,
+                "bf16": {"enabled": "auto"},
+                "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}},
+                "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8},
+            }
+        )
+    )
+    assert found.unknown == ()
+    assert (found.workload["precision"], found.accumulation) == ("bf16_mixed", 4)
+    assert len(found.notes) == 3
+
+
+def test_a_misspelt_block_is_one_unknown_option():
+    found = read(titan("config.parallelisms.tensor_parallel_degree = 4", "config.parallelisms.x = 1"))
+    assert [(one.name, one.nearest, one.line) for one in found.unknown] == [
+        ("parallelisms", "parallelism", 5)
+    ]
+
+
+def test_options_of_launchers_and_other_commands_are_not_megatrons():
+    found = read(f"nvidia-smi --query-gpu=name\nsrun --container-image=x --gpus 8 {MEGATRON}")
+    assert (found.unknown, found.num_ranks) == ((), 16)
+    found = read(MEGATRON.replace("--nnodes", "--nnode"))
+    assert [one.name for one in found.unknown] == ["--nnode"]
+
+
+def test_options_of_a_variable_that_the_script_does_not_set_are_noted():
+    assert "$EXTRA is not set in the file" in read(f"{MEGATRON} $EXTRA").notes[0]
