@@ -14,6 +14,10 @@ SESSION_TIMEOUT_S = 900
 TOLERANCE = {"fp32": (5e-6, 5e-6), "bf16_mixed": (3e-3, 3e-2)}
 """Precision -> largest relative error of a loss; of a gradient norm and a parameter's gradient."""
 
+LATER_NORMS = {"muon": 3e-3}
+"""The same of norms after the first update, where an optimizer computes it in bfloat16: a bit of fp32
+that differs can round the other way there."""
+
 
 def run_session(folder: Path, which: str) -> Path:
     """Runs all cases of that kind; ``folder``, where they leave what they found."""
@@ -53,8 +57,10 @@ def assert_computes_what_one_process_computes(session: Path, case: Case) -> None
     found, expected = ranks_of(session, case)[0], reference_of(session, case)
     tolerance, gradient_tolerance = TOLERANCE[case.precision]
     assert relative_error(found["losses"], expected["losses"]) <= tolerance
-    assert relative_error(found["gradient_norms"], expected["gradient_norms"]) <= (
-        gradient_tolerance
+    norms, norms_expected = found["gradient_norms"], expected["gradient_norms"]
+    assert abs(norms[0] - norms_expected[0]) / norms_expected[0] <= gradient_tolerance
+    assert relative_error(norms, norms_expected) <= LATER_NORMS.get(
+        case.optimizer, gradient_tolerance
     )
     worst = max(found["errors"], key=found["errors"].__getitem__)
     assert found["errors"][worst] <= gradient_tolerance, worst
