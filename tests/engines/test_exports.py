@@ -131,3 +131,17 @@ def test_what_an_engine_cannot_say_is_refused():
     with pytest.raises(InputError, match="attention"):
         EXPORTS["megatron"](handover("megatron", "gpt-oss-20b", LayoutSpec(dp_shard=32)))
     assert not can_write(recognise('{"zero_optimization": {}}').write, pipelined, 128)
+
+
+@pytest.mark.parametrize(
+    ("engine", "parts"),
+    [
+        ("megatron", {"cp": 4, "cp_inner": 2, "cp_method": "hierarchical"}),
+        ("torchtitan", {"pp": 4, "schedule": "by_hand"}),
+        ("accelerate", {"tp": 8}),
+        ("accelerate", {"dp_replicate": 4, "tp": 2}),
+    ],
+)
+def test_what_no_option_says_is_refused_and_not_left_out(engine, parts):
+    with pytest.raises(InputError):
+        EXPORTS[engine](handover(engine, "llama-3.1-8b", LayoutSpec(**parts)))

@@ -113,6 +113,7 @@ def test_what_cannot_be_is_refused_in_one_line(text, said):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (MEGATRON + "--optimizer-cpu-offload", {"offload": "cpu"}),
         (titan(), {"recompute": "operations", "micro_batch_size": 1}),
         (titan(base="llama3_70b()"), {"tp": 8, "recompute": "full", "micro_batch_size": 8}),
         (titan("config.activation_checkpoint = None"), {"recompute": "none"}),
@@ -163,7 +164,9 @@ def test_what_hugging_face_fills_in_is_said():
 
 
 def test_a_misspelt_block_is_one_unknown_option():
-    found = read(titan("config.parallelisms.tensor_parallel_degree = 4", "config.parallelisms.x = 1"))
+    found = read(
+        titan("config.parallelisms.tensor_parallel_degree = 4", "config.parallelisms.x = 1")
+    )
     assert [(one.name, one.nearest, one.line) for one in found.unknown] == [
         ("parallelisms", "parallelism", 5)
     ]
@@ -174,6 +177,12 @@ def test_options_of_launchers_and_other_commands_are_not_megatrons():
     assert (found.unknown, found.num_ranks) == ((), 16)
     found = read(MEGATRON.replace("--nnodes", "--nnode"))
     assert [one.name for one in found.unknown] == ["--nnode"]
+
+
+def test_an_option_that_is_known_and_not_predicted_is_noted():
+    found = read(MEGATRON + "--window-size 128")
+    assert found.unknown == ()
+    assert found.notes == ("--window-size is not in this answer",)
 
 
 def test_options_of_a_variable_that_the_script_does_not_set_are_noted():

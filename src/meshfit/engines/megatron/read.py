@@ -40,6 +40,18 @@ _ATTENTION = {"flash": "flash", "fused": "cudnn", "unfused": "unfused", "local":
 _FP8_RECIPES = {"delayed": "delayed", "tensorwise": "tensorwise", "blockwise": "blockwise", "mxfp8": "mxfp8"}  # fmt: skip
 _SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
+NOT_IN_ANSWER = (
+    "--cpu-offloading-num-layers",
+    "--tensor-parallel-num-weight-shards",
+    "--hybrid-layer-pattern",
+    "--hybrid-override-pattern",
+    "--heterogeneous-layers-config-path",
+    "--linear-attention-freq",
+    "--window-size",
+    "--spec",
+)
+"""Options that change memory or time and that are not predicted from a script."""
+
 MARKS = (
     "--num-layers",
     "--micro-batch-size",
@@ -97,11 +109,17 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
         workload=_workload(options),
         runtime=_runtime(options),
         facts=_facts(script, options),
-        notes=tuple(
-            f"line {one.line}: {one.name} is not set in the file; its options are not in this answer"
-            for one in script.left_open
-        ),
+        notes=_notes(script, options),
         megatron=_memory_options(options),
+    )
+
+
+def _notes(script: Script, options: Settings) -> tuple[str, ...]:
+    """What of the script is not in the answer."""
+    unset = (f"line {one.line}: {one.name} is not set in the file; its" for one in script.left_open)
+    return (
+        *(f"{words} options are not in this answer" for words in unset),
+        *(f"{name} is not in this answer" for name in NOT_IN_ANSWER if name in options),
     )
 
 
@@ -140,6 +158,8 @@ def _layout(options: Settings, ranks: int | None) -> dict[str, Any]:
         layout["cp_method"] = _CP_METHODS.get(method[0], method[0])
     if options.is_on("--fine-grained-activation-offloading"):
         layout["offload"] = "activations"
+    if options.is_on("--optimizer-cpu-offload"):
+        layout["offload"] = "cpu"
     if ranks is not None:
         beside = math.prod(degrees[axis] for axis in ("tp", "pp", "cp"))
         layout |= _data_parallel(options, max(1, ranks // beside))

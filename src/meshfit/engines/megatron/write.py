@@ -19,6 +19,10 @@ def layout_options(layout: LayoutSpec, global_batch_size: int) -> Options:
         raise InputError(
             f"megatron has no option for recompute={layout.recompute} with schedule={layout.schedule}"
         )
+    if layout.cp > 1 and layout.cp_method not in (None, *_CP_METHODS):
+        raise InputError(
+            f"cp_method={layout.cp_method} is not written for megatron; {', '.join(_CP_METHODS)} are"
+        )
     recomputes_layers = _RECOMPUTE[layout.recompute] == "full"
     return {
         "--tensor-model-parallel-size": layout.tp,
@@ -42,6 +46,8 @@ def layout_options(layout: LayoutSpec, global_batch_size: int) -> Options:
         if recomputes_layers
         else None,
         "--recompute-num-layers": layout.recompute_layers if recomputes_layers else None,
+        "--optimizer-cpu-offload": layout.offload == "cpu" or None,
+        "--use-precision-aware-optimizer": layout.offload == "cpu" or None,
         "--fine-grained-activation-offloading": layout.offload == "activations" or None,
     }
 

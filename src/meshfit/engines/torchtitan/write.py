@@ -27,6 +27,10 @@ def layout_options(layout: LayoutSpec, global_batch_size: int) -> Options:
             f"stage_layers={layout.stage_layers}"
         )
     pipelined = layout.pp > 1
+    if pipelined and layout.schedule not in SCHEDULES:
+        raise InputError(
+            f"torchtitan has no schedule={layout.schedule}; it has {', '.join(SCHEDULES)}"
+        )
     per_rank = global_batch_size // layout.data_parallel_size
     local_batch = per_rank if pipelined else layout.micro_batch_size
     return {
