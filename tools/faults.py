@@ -22,6 +22,8 @@ from meshfit.run.faults import FAULT_VARIABLE
 from meshfit.run.weights import write_initial_weights
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
 
+ROOT = Path(__file__).resolve().parents[1]
+
 CONFIG = {
     "model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
@@ -105,6 +107,7 @@ def table(rows: list[tuple[FaultCase, LaunchOutcome]]) -> str:
     ]
     for case, ended in rows:
         who, message = named(ended)
+        message = message.replace(f"{ROOT}/", "")
         shown = message if len(message) <= 160 else message[:157] + "..."
         lines.append(
             f"| {case.name} | {ended.outcome} | {who} | {case.how} | {ended.seconds:.0f} s | "
