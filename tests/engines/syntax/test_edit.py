@@ -55,9 +55,15 @@ def test_yaml_stays_yaml():
     assert "# note" in new
     assert yaml.safe_load(new) == {
         "a": 5,
-        "block": {"v": True},
+        "block": {"w": False, "v": True},
         "other": {"inner": "cpu", "n": 3},
     }
+
+
+def test_a_yaml_block_of_which_nothing_is_left_goes_too():
+    text = "kind: FSDP\nblock:\n  x: 2\n  y: 3\n"
+    new = edited(text, read_yaml(text), {"kind": "DDP", "block.x": None, "block.y": None}, YAML)
+    assert yaml.safe_load(new) == {"kind": "DDP"}
 
 
 def test_toml_stays_toml():

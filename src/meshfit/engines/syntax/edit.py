@@ -70,7 +70,7 @@ def edited(text: str, settings: Sequence[Setting], changes: Options, style: Styl
     new: Options = {
         name: value
         for name, value in changes.items()
-        if name not in places and value is not None and value is not False
+        if name not in places and value is not None and (value is not False or style.truths)
     }
     blocks = _by_block(new, style)
     for block, options in sorted(
