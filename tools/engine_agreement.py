@@ -52,6 +52,8 @@ BEYOND: dict[str, dict[str, str]] = {
             "virtual stages counted per rank are held against layers when these are built "
             "(`get_num_layers_to_build`)"
         ),
+        "interleaving_in_whole_rounds": "seen when the schedule runs (`schedules.py`)",
+        "experts_need_sequence_parallel": "seen when experts are built (`moe_layer.py`)",
     },
     "deepspeed": {
         "world_size": "groups are made by the program, before the file is read",
@@ -276,8 +278,8 @@ def _said(check: Callable[[], object]) -> str:
 
 def table(found: dict[str, Agreement]) -> str:
     rows = [
-        "| engine | layouts | both legal | both refuse | apart |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| engine | layouts | both legal | both refuse | ours alone | apart |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     apart = []
     for engine, one in found.items():
@@ -287,7 +289,7 @@ def table(found: dict[str, Agreement]) -> str:
             f"| {name} | {total} | {one.legal} | {one.illegal} | {one.beyond} | {len(one.apart)} |"
         )
         apart += [(engine, *row) for row in one.apart]
-    rows += ["", "Rules of ours that those checks cannot see:", ""]
+    rows += ["", "Ours alone: refused by rules only that what is asked of the engine here cannot see:", ""]
     rows += [
         f"- {engine}, `{rule}`: {why}"
         for engine, all_ in BEYOND.items()
