@@ -3,7 +3,6 @@
 One published key list serves all three, so that comparing two of them is a subtraction.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -78,7 +77,7 @@ class TimeBreakdown:
     input_wait: float | None = None
     checkpoint: float | None = None
     other: float | None = None
-    exposed: Mapping[str, float] = field(default_factory=dict)
+    exposed: dict[str, float] = field(default_factory=dict)
 
     @property
     def step(self) -> float:

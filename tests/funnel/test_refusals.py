@@ -11,8 +11,8 @@ from meshfit.funnel.sweep.fit import fit, run_one
 from meshfit.job.read import read_job
 from tests.funnel.small_job import read_small_job, write_job
 
-PHI = (
-    '{"model_type": "phi3", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,'
+OLMO = (
+    '{"model_type": "olmo2", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,'
     ' "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 256}'
 )
 
@@ -27,8 +27,8 @@ def refusal(job, tmp_path, stage=fit):
 
 def test_a_family_that_the_runner_does_not_know(tmp_path):
     path = write_job(tmp_path)
-    (tmp_path / "config.json").write_text(PHI)
-    assert "'phi3', which this version does not run; it runs llama" in refusal(
+    (tmp_path / "config.json").write_text(OLMO)
+    assert "'olmo2', which this version does not run; it runs llama" in refusal(
         read_job(path), tmp_path
     )
 

@@ -12,7 +12,7 @@ from tests.validate.builders import row
 
 ROWS = [
     row(id="a", time_s="6.0", peak_mem_bytes="50000000000", mem_kind="allocated"),
-    row(id="b", framework="MaxText", time_s="6.0"),
+    row(id="b", framework="Gemini", time_s="6.0"),
     row(id="c", tp="1", tokens_s_gpu="9000", rank_group="g"),
     row(id="d", tp="8", dp="1", tokens_s_gpu="7000", rank_group="g"),
 ]
@@ -38,7 +38,7 @@ def test_plain_rules_stand_beside_the_scores(document):
 
 def test_rows_not_modelled_have_their_reason(document):
     (section,) = [s for s in validation_sections(document) if s.title == "Rows not modelled"]
-    assert section.rows == [("not modelled: MaxText", "1")]
+    assert section.rows == [("not modelled: Gemini", "1")]
 
 
 def test_targets_without_rows_are_missed(document):

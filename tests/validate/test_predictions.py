@@ -66,13 +66,13 @@ def test_a_row_that_leaves_its_recomputation_open_has_a_wider_interval():
 
 
 def test_a_row_that_cannot_be_read_has_its_reason():
-    found = predict_row(row(framework="MaxText"))
-    assert (found.prediction, found.reason) == (None, "not modelled: MaxText")
-    assert figures_of(found).as_json()["reason"] == "not modelled: MaxText"
+    found = predict_row(row(framework="Gemini"))
+    assert (found.prediction, found.reason) == (None, "not modelled: Gemini")
+    assert figures_of(found).as_json()["reason"] == "not modelled: Gemini"
 
 
 def test_predictions_come_in_the_order_of_the_rows():
-    rows = [row(id="a"), row(id="b", framework="MaxText"), row(id="c", gbs="128"), row(id="d")]
+    rows = [row(id="a"), row(id="b", framework="Gemini"), row(id="c", gbs="128"), row(id="d")]
     assert [found.row.id for found in predict_rows(rows)] == ["a", "b", "c", "d"]
 
 

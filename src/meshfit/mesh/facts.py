@@ -46,6 +46,7 @@ SIZES: tuple[str, ...] = (
     "state_space_groups",
     "state_space_channels",
     "hidden_size",
+    "cp_inner",
     "intermediate_size",
     "moe_intermediate_size",
     "shared_expert_intermediate_size",

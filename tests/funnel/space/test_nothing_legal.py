@@ -24,7 +24,7 @@ def test_a_world_no_mesh_fits_comes_with_the_nearest_that_one_fits(tmp_path):
     job = job_on(tmp_path, "7 H100-SXM")
     message = refusal(job)
     assert "no legal layout of config.json on 7 accelerators" in message
-    assert "layers_fill_stages (54): 4 layers cannot fill" in message
+    assert "layers_fill_stages (378): 4 layers cannot fill" in message
     assert "nearest sizes with a legal layout: 6, 8" in message
 
 

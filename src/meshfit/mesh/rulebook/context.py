@@ -116,8 +116,9 @@ def heads_divisible_by_all_to_all(
 
 
 def _ranks_that_trade_heads(cp: Fact, cp_exchange: Fact, cp_inner: Fact) -> Fact:
-    inner = np.where(cp_exchange == "hierarchical", cp_inner, 1)
-    return np.where(cp_exchange == "all_to_all", cp, inner)
+    """All, the inner ones of a hierarchy, or one; in whole numbers of any size."""
+    all_, inner = 1 * (cp_exchange == "all_to_all"), 1 * (cp_exchange == "hierarchical")
+    return all_ * cp + inner * cp_inner + (1 - all_ - inner)
 
 
 @rule(
