@@ -289,7 +289,11 @@ def table(found: dict[str, Agreement]) -> str:
             f"| {name} | {total} | {one.legal} | {one.illegal} | {one.beyond} | {len(one.apart)} |"
         )
         apart += [(engine, *row) for row in one.apart]
-    rows += ["", "Ours alone: refused by rules only that what is asked of the engine here cannot see:", ""]
+    rows += [
+        "",
+        "Ours alone: refused by rules only that what is asked of the engine here cannot see:",
+        "",
+    ]
     rows += [
         f"- {engine}, `{rule}`: {why}"
         for engine, all_ in BEYOND.items()
