@@ -49,8 +49,8 @@ def test_an_illegal_layout_is_refused_before_anything_is_run(job_path: Path) -> 
 
 @pytest.mark.dist
 def test_what_the_runner_refuses_is_refused_in_its_words(job_path: Path) -> None:
-    job = read_job(job_path, layout="pp=1,cp=2")
-    with pytest.raises(InputError, match="context parallelism"):
+    job = read_job(job_path, layout="recompute=full,recompute_layers=2")
+    with pytest.raises(InputError, match="full checkpoints layers one by one"):
         dry_run_document(job, job.layout)
 
 

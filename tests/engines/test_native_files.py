@@ -390,16 +390,27 @@ def worker_losses(case: Path) -> list[float]:
     return json.loads((case / "measure" / "result.json").read_text())["losses"]
 
 
-def same(losses: list[float], expected: list[float]) -> None:
+DIVIDED_LOGITS_BF16 = 1e-5
+"""The runner sums a loss over a divided vocabulary, the script over a whole one: in another order, which
+bf16 weights can carry on (``engines.native.files``)."""
+
+
+def same(losses: list[float], expected: list[float], *, tolerance: float = 1e-6) -> None:
     assert len(expected) == STEPS
-    assert losses == pytest.approx(expected, rel=1e-6)
+    assert losses == pytest.approx(expected, rel=tolerance)
 
 
 @pytest.mark.dist
 @pytest.mark.parametrize("name", CASES)
 def test_a_script_without_meshfit_has_the_losses_of_the_run(session, name):
     script = json.loads((session / name / "losses.json").read_text())
-    same(script, worker_losses(session / name))
+    keys, _, spec = CASES[name]
+    is_divided = keys.get("tp", 1) > 1 and spec.precision.name != "fp32"
+    same(
+        script,
+        worker_losses(session / name),
+        tolerance=DIVIDED_LOGITS_BF16 if is_divided else 1e-6,
+    )
 
 
 @pytest.mark.dist
