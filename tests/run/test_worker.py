@@ -280,5 +280,5 @@ def test_what_cannot_run_is_told_as_wrong_input_and_leaves_no_result(
     assert done.returncode != 0
     message = json.loads(error_file.read_text())["message"]["message"]
     assert message.startswith("InputError: layout")
-    assert "the runner does not offload" in message
+    assert "CPU ranks have them in host memory as it is" in message
     assert not (folder / "invalid" / RESULT_NAME).exists()
