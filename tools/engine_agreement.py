@@ -252,6 +252,9 @@ def accelerate_judge() -> Judge:
             if name.startswith("parallelism_config.")
         }
 
+        if not sizes:  # plain data parallelism: there is nothing to check
+            return ""
+
         def build() -> None:
             config = ParallelismConfig(**sizes)
             if config.total_size != WORLD:
