@@ -249,10 +249,12 @@ def accelerate_judge() -> Judge:
         sizes = {
             name.rpartition("parallelism_config_")[2]: value
             for name, value in options.items()
-            if name.startswith("parallelism_config.")
+            if name.startswith("parallelism_config.") and value is not None
         }
 
-        if not sizes:  # plain data parallelism: there is nothing to check
+        if not sizes:  # plain data parallelism, over however many processes are started
+            if layout.world_size != WORLD:
+                raise InputError("no option says the number of replicas")
             return ""
 
         def build() -> None:

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -22,9 +25,16 @@ def plan(*options):
     return CliRunner().invoke(app, ["serve", "plan", *map(str, options)])
 
 
+def shown(*options):
+    """The same on a wide terminal, which tables are cut to."""
+    command = [sys.executable, "-m", "meshfit.cli.main", "serve", "plan", *map(str, options)]
+    environment = os.environ | {"COLUMNS": "200"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
 def test_the_example_has_a_table_of_layouts_and_their_front():
-    result = plan(EXAMPLE)
-    assert result.exit_code == 0
+    result = shown(EXAMPLE)
+    assert result.returncode == 0
     for text in ("vllm 4 x tp=2", "tp x 2", "USD", "no measured server behind it", "*"):
         assert text in result.stdout
 
@@ -38,8 +48,8 @@ def test_json_holds_every_layout_of_each_engine():
 
 def test_what_does_not_fit_says_so_with_what_is_lacking(tmp_path):
     (tmp_path / "job.yaml").write_text(TOO_SMALL)
-    result = plan(tmp_path)
-    assert result.exit_code == 1
+    result = shown(tmp_path)
+    assert result.returncode == 1
     assert "1 layouts do not fit" in result.stdout
     assert "of 79.1 GiB for 756 GiB of weights" in result.stdout
     candidate = json.loads(plan(tmp_path, "--json").stdout)["candidates"][0]
