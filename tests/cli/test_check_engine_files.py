@@ -220,3 +220,18 @@ def test_a_python_file_is_read_and_never_run(tmp_path):
     document, _ = check(path, *ON_H100, "--gpus", "8")
     assert document["label"] == "dp_shard=8,zero_stage=3,recompute=operations"
     assert not (tmp_path / "was-run").exists()
+
+
+def test_what_the_file_sets_beside_the_layout_holds_for_what_is_proposed(tmp_path):
+    """With one connection Megatron refuses sharded parameters; without that line it takes them, with
+    checkpoints that such parameters need."""
+    with_one, _ = check("llama_70b.sh", *ON_H100)
+    assert with_one["alternatives"]
+    assert all("--use-megatron-fsdp" not in one["options"] for one in with_one["alternatives"])
+    text = (FILES / "llama_70b.sh").read_text()
+    free = tmp_path / "free.sh"
+    free.write_text(text.replace("export CUDA_DEVICE_MAX_CONNECTIONS=1\n", ""))
+    without, _ = check(free, *ON_H100, "--layout", "micro_batch_size=1,tp=1,pp=1,sp=false")
+    sharded = [one for one in without["alternatives"] if "--use-megatron-fsdp" in one["options"]]
+    assert sharded
+    assert all(one["options"]["--ckpt-format"] == "fsdp_dtensor" for one in sharded)

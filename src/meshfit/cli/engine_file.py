@@ -1,7 +1,7 @@
 """What ``meshfit check`` takes beside an engine's own file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,68 +14,28 @@ from meshfit.report.engine_file import engine_file_view
 
 _PANEL = "For a file of an engine, what it does not say"
 
-Gpus = Annotated[
-    int | None,
-    typer.Option(
-        "--gpus", min=1, help="Accelerators in all.", rich_help_panel=_PANEL, show_default=False
-    ),
-]
+
+def _said(option: str, help_text: str, **more: Any) -> Any:
+    """An option that says what a file leaves out."""
+    return typer.Option(option, help=help_text, rich_help_panel=_PANEL, show_default=False, **more)
+
+
+Gpus = Annotated[int | None, _said("--gpus", "Accelerators in all.", min=1)]
 Accelerator = Annotated[
-    str | None,
-    typer.Option(
-        "--accelerator",
-        metavar="NAME",
-        help="Of the catalogue, e.g. H100-SXM.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
+    str | None, _said("--accelerator", "Of the catalogue, e.g. H100-SXM.", metavar="NAME")
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(
-        "--cluster",
-        metavar="TEXT",
-        help="e.g. '4x8 H100-SXM' or cluster.yaml, in place of both.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
+    _said("--cluster", "e.g. '4x8 H100-SXM' or cluster.yaml, in place of both.", metavar="TEXT"),
 ]
 ModelName = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME",
-        help="Of the catalogue, or a config.json.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
+    str | None, _said("--model", "Of the catalogue, or a config.json.", metavar="NAME")
 ]
-SequenceLength = Annotated[
-    int | None,
-    typer.Option(
-        "--sequence-length", min=1, help="Tokens.", rich_help_panel=_PANEL, show_default=False
-    ),
-]
+SequenceLength = Annotated[int | None, _said("--sequence-length", "Tokens.", min=1)]
 GlobalBatch = Annotated[
-    str | None,
-    typer.Option(
-        "--global-batch",
-        metavar="TEXT",
-        help="e.g. '128 sequences' or '4M tokens'.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
+    str | None, _said("--global-batch", "e.g. '128 sequences' or '4M tokens'.", metavar="TEXT")
 ]
-MicroBatch = Annotated[
-    int | None,
-    typer.Option(
-        "--micro-batch-size",
-        min=1,
-        help="Sequences of one forward.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
-]
+MicroBatch = Annotated[int | None, _said("--micro-batch-size", "Sequences of one forward.", min=1)]
 
 
 def refuse_for_a_job(added: Added) -> None:

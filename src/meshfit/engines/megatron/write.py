@@ -77,4 +77,5 @@ def _data_parallel(layout: LayoutSpec) -> Options:
         "--num-distributed-optimizer-instances": layout.dp_replicate if several else None,
         "--use-megatron-fsdp": sharded or None,
         "--data-parallel-sharding-strategy": strategy,
+        "--ckpt-format": "fsdp_dtensor" if sharded else None,
     }

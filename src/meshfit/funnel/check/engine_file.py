@@ -1,19 +1,25 @@
 """An engine's own file: that exact setting first, then better ones as changes of the file."""
 
 import difflib
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
-from meshfit.engines.layout_options import can_write, changed_options
+import numpy as np
+
+from meshfit.engines.layout_options import Options, can_write, changed_options
 from meshfit.engines.syntax.edit import edited
 from meshfit.errors import InputError
-from meshfit.funnel.check.checking import check_document, search_near
+from meshfit.funnel.check.checking import broken_rules, check_document, search_near
 from meshfit.funnel.space.planning import Plan, make_plan
 from meshfit.job.engine_file import EngineJob
 from meshfit.mesh.spec import AXES, LayoutSpec
 from meshfit.predict.verdict import FITS
 
 MOST_ALTERNATIVES = 3
+MOST_LOOKED_AT = 1000
+"""Best layouts of a plan that are tried, of which a file may be able to say few."""
 LEAST_GAIN = 0.02
 """Share by which a step must be shorter for another layout to be worth a change."""
 
@@ -55,33 +61,66 @@ def _alternatives(
         plan = make_plan(replace(given.job, search=search_near(given.job.search, layout)))
     except InputError:
         return []
-    most = None
+    longest = np.inf
     if document["verdict"] == "fits":
-        most = (1 - LEAST_GAIN) * document["interval"]["step_time"]["middle"]
-    found: list[dict[str, Any]] = []
+        longest = (1 - LEAST_GAIN) * document["interval"]["step_time"]["middle"]
+    proposals = islice(_proposals(given, layout, plan, longest), MOST_ALTERNATIVES)
+    return [_alternative(plan, proposal, document) for proposal in proposals]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Proposal:
+    """Row ``index`` of a plan: the options to change, and lines of a unified diff of the file (none
+    for a kind of file that is not edited)."""
+
+    index: int
+    options: Options
+    diff: tuple[str, ...] = ()
+
+
+def _proposals(
+    given: EngineJob, layout: LayoutSpec, plan: Plan, longest: float
+) -> Iterator[_Proposal]:
+    """The best layout of each mesh that fits with headroom, takes no longer, and that the engine takes
+    as the file would say it."""
     meshes: set[tuple[int, ...]] = set()
-    for index in plan.fitting_order():
-        is_worth_it = most is None or plan.estimates.step_middle_s[index] <= most
-        if len(found) == MOST_ALTERNATIVES or not is_worth_it:
-            break
+    for index in map(int, plan.fitting_order()[:MOST_LOOKED_AT]):
         other = plan.layout(index)
         mesh = tuple(getattr(other, axis) for axis in (*AXES, "ep"))
+        if plan.estimates.step_middle_s[index] > longest:
+            return
         if mesh in meshes or plan.verdicts[index] != FITS:
             continue
-        if not can_write(given.form.write, other, given.job.training.global_batch_size):
-            continue
-        meshes.add(mesh)
-        found.append(_alternative(given, layout, plan, int(index), document))
-    return found
+        proposal = _proposal(given, layout, other, index)
+        if proposal is not None:
+            meshes.add(mesh)
+            yield proposal
 
 
-def _alternative(
-    given: EngineJob, layout: LayoutSpec, plan: Plan, index: int, document: dict[str, Any]
-) -> dict[str, Any]:
-    other = plan.layout(index)
-    prediction = plan.estimates.prediction(index)
-    batch = given.job.training.global_batch_size
-    options = changed_options(given.form.write, layout, other, batch)
+def _proposal(
+    given: EngineJob, layout: LayoutSpec, other: LayoutSpec, index: int
+) -> _Proposal | None:
+    """None where the file cannot say ``other``, or the engine refuses what it then says: what the file
+    sets beside the layout stays as it is."""
+    form, batch = given.form, given.job.training.global_batch_size
+    if not can_write(form.write, other, batch):
+        return None
+    options = changed_options(form.write, layout, other, batch)
+    if form.style is None:
+        return _Proposal(index=index, options=options)
+    text = edited(given.text, given.file.settings, options, form.style)
+    facts = form.read(text, other.world_size).facts
+    if broken_rules(replace(given.job, engine_facts=facts), other):
+        return None
+    lines = difflib.unified_diff(
+        given.text.splitlines(), text.splitlines(), "given", "proposed", n=0, lineterm=""
+    )
+    return _Proposal(index=index, options=options, diff=tuple(lines))
+
+
+def _alternative(plan: Plan, proposal: _Proposal, document: dict[str, Any]) -> dict[str, Any]:
+    other = plan.layout(proposal.index)
+    prediction = plan.estimates.prediction(proposal.index)
     now = document["interval"]["step_time"]["middle"] if document["time"] else None
     return {
         "layout": other.as_json(),
@@ -89,18 +128,6 @@ def _alternative(
         "step_time": prediction.step_time.as_json(),
         "memory": prediction.memory_total.as_json(),
         "gain": None if now is None else 1 - prediction.step_time.middle / now,
-        "options": options,
-        "diff": _diff(given, options),
+        "options": proposal.options,
+        "diff": list(proposal.diff),
     }
-
-
-def _diff(given: EngineJob, options: dict[str, Any]) -> list[str]:
-    """Lines of a unified diff of the file; none for a kind of file that is not edited."""
-    if given.form.style is None:
-        return []
-    new = edited(given.text, given.file.settings, options, given.form.style)
-    return list(
-        difflib.unified_diff(
-            given.text.splitlines(), new.splitlines(), "given", "proposed", n=0, lineterm=""
-        )
-    )
