@@ -22,7 +22,6 @@ def ending(monkeypatch, capsys):
         app.command()(command)
         monkeypatch.setattr(cli, "app", app)
         monkeypatch.setattr("sys.argv", ["meshfit"])
-        monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
         with pytest.raises(SystemExit) as ended:
             cli.main()
         return ended.value.code, " ".join(capsys.readouterr().err.split())

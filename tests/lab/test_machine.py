@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 
 import psutil
 import pytest
@@ -138,6 +139,28 @@ def test_a_lab_for_one_job_is_there_while_it_runs_unless_it_was_up_before() -> N
         assert lab_that_is_up() == LAB
         with pytest.raises(InputError, match="another lab is up: `meshfit lab up --hosts node1"):
             lab_for(OTHER).__enter__()
+    assert traces() == []
+
+
+HOLDS_A_LAB = """
+import time
+from meshfit.lab.machine import lab_for
+from tests.lab.test_machine import LAB
+with lab_for(LAB):
+    print("up", flush=True)
+    time.sleep(60)
+"""
+
+
+@needs_lab
+def test_a_lab_for_one_job_is_removed_when_its_process_is_terminated() -> None:
+    command = [sys.executable, "-c", HOLDS_A_LAB]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "up\n"
+        assert traces()
+        holder.terminate()
+        holder.wait(timeout=30)
     assert traces() == []
 
 

@@ -1,8 +1,6 @@
 """The command line: one subcommand a stage. Exit codes are those of ``meshfit.errors``."""
 
-import signal
 import sys
-from types import FrameType
 from typing import NoReturn
 
 import typer
@@ -28,6 +26,7 @@ from meshfit.cli import (
 )
 from meshfit.cli.output import stderr
 from meshfit.errors import MeshfitError, RunError
+from meshfit.interrupt import terminated_as_interrupted
 
 INTERRUPTED = 130
 
@@ -68,9 +67,9 @@ def _version(
 
 def main() -> NoReturn:
     """Runs the command line; a person's mistake is one message, never a traceback."""
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app(standalone_mode=True)
+        with terminated_as_interrupted():
+            app(standalone_mode=True)
     except MeshfitError as error:
         _end(str(error), error.exit_code)
     except OSError as error:  # no space left, no permission: of the machine, not of the program
@@ -92,11 +91,6 @@ def _end(message: str, exit_code: int) -> NoReturn:
 def _end_interrupted() -> NoReturn:
     stderr.print("interrupted; what had finished is kept, the same command resumes")
     sys.exit(INTERRUPTED)
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM ends a command as cleanly as Ctrl-C does."""
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

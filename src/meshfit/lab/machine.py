@@ -16,6 +16,7 @@ import psutil
 from meshfit.cluster.lab import UP_FILE, lab_that_is_up
 from meshfit.cluster.topology import LabSpec
 from meshfit.errors import InputError, RunError
+from meshfit.interrupt import terminated_as_interrupted
 from meshfit.lab.commands import (
     PREFIX,
     Command,
@@ -92,7 +93,8 @@ def lab_down() -> list[str]:
 
 @contextmanager
 def lab_for(lab: LabSpec) -> Iterator[None]:
-    """``lab`` for as long as the block lasts: the one that is up, or one made for it and removed.
+    """``lab`` for as long as the block lasts: the one that is up, or one made for it and removed,
+    also on SIGTERM, which interrupts the block as Ctrl-C does.
 
     Raises:
         InputError: another one is up; as ``lab_up``.
@@ -102,11 +104,12 @@ def lab_for(lab: LabSpec) -> Iterator[None]:
         _require_same(up, lab)
         yield
         return
-    lab_up(lab)
-    try:
-        yield
-    finally:
-        lab_down()
+    with terminated_as_interrupted():
+        lab_up(lab)
+        try:
+            yield
+        finally:
+            lab_down()
 
 
 @contextmanager
