@@ -23,7 +23,6 @@ MODELS: Mapping[tuple[str, str], str] = {
     ("llama3", "70B"): "llama-3.1-70b",
     ("llama3", "405B"): "llama-3.1-405b",
     ("deepseek_v3", "671B"): "deepseek-v3",
-    ("deepseek_v3", "16B"): "deepseek-v2-lite",
 }
 """Name and flavour of torchtitan's registry -> model of the catalogue."""
 
