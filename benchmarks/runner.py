@@ -145,7 +145,7 @@ def timed(folder: Path, rank: Rank, steps: int) -> dict[str, list[float]]:
 def instruments_alone(folder: Path, steps: int = 200, step_s: float = 0.05) -> dict:
     """CPU seconds of this thread that the instruments take of a step in which nothing else happens.
 
-    Heartbeats write at most four times a second, so steps are spaced as real ones are.
+    Steps are spaced as real ones are, so that caches are as cold.
     """
     heartbeat, clock = HeartbeatWriter(folder, 0), StepClock(torch.device("cpu"))
     taken = []

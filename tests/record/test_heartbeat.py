@@ -1,4 +1,7 @@
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -6,27 +9,6 @@ import pytest
 
 from meshfit.record import heartbeat
 from meshfit.record.heartbeat import HeartbeatWriter, read_heartbeats
-
-
-def wait_for_step(folder: Path, step: int) -> None:
-    deadline = time.monotonic() + 5
-    while read_heartbeats(folder)[0].step != step:
-        assert time.monotonic() < deadline, "the last beat was never written"
-        time.sleep(0.01)
-
-
-@pytest.fixture
-def writes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files written so far, one entry a write."""
-    written: list[Path] = []
-    write = heartbeat.write_json_atomically
-
-    def count(path: Path, document: object, *, durable: bool) -> None:
-        written.append(path)
-        write(path, document, durable=durable)
-
-    monkeypatch.setattr(heartbeat, "write_json_atomically", count)
-    return written
 
 
 def test_a_folder_without_heartbeats_has_none(tmp_path: Path) -> None:
@@ -47,32 +29,49 @@ def test_every_rank_is_read_with_what_it_last_said(tmp_path: Path) -> None:
 
 
 def test_a_new_phase_is_written_at_once(tmp_path: Path) -> None:
-    writer = HeartbeatWriter(tmp_path, 0, interval_s=1000)
+    writer = HeartbeatWriter(tmp_path, 0)
     for phase in ("import", "init", "build"):
         writer.beat(phase)
         assert read_heartbeats(tmp_path)[0].phase == phase
     writer.close()
 
 
-def test_steps_within_the_interval_cost_no_writes(tmp_path: Path, writes: list[Path]) -> None:
-    writer = HeartbeatWriter(tmp_path, 0, interval_s=1000)
-    for step in range(100):
+def test_every_beat_is_there_when_it_returns_also_a_shorter_one(tmp_path: Path) -> None:
+    writer = HeartbeatWriter(tmp_path, 0)
+    for step, waiting in ((1, False), (123456, True), (2, True), (2, False)):
+        writer.beat("step", step, waiting=waiting)
+        beat = read_heartbeats(tmp_path)[0]
+        assert (beat.step, beat.waiting) == (step, waiting)
+    writer.close()
+
+
+def test_two_beats_a_step_take_less_than_a_hundredth_of_a_step_of_50_ms(tmp_path: Path) -> None:
+    writer = HeartbeatWriter(tmp_path, 0)
+    writer.beat("step")
+    begin_s = time.thread_time()
+    for step in range(500):
         writer.beat("step", step)
-    assert len(writes) == 1
+        writer.beat("step", step, waiting=True)
+    assert (time.thread_time() - begin_s) / 500 < 0.01 * 0.050
     writer.close()
 
 
-def test_a_rank_that_stops_right_after_a_beat_leaves_that_beat_behind(tmp_path: Path) -> None:
-    writer = HeartbeatWriter(tmp_path, 0, interval_s=0.05)
-    writer.beat("step", 1)
-    writer.beat("step", 2, waiting=True)
-    wait_for_step(tmp_path, 2)
-    assert read_heartbeats(tmp_path)[0].waiting
-    writer.close()
+def test_a_rank_that_is_killed_right_after_a_beat_leaves_that_beat_behind(tmp_path: Path) -> None:
+    beats = (
+        "import os, signal, sys; from pathlib import Path; "
+        "from meshfit.record.heartbeat import HeartbeatWriter; "
+        "writer = HeartbeatWriter(Path(sys.argv[1]), 0); "
+        "writer.beat('step', 1); writer.beat('step', 2, waiting=True); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ended = subprocess.run([sys.executable, "-c", beats, str(tmp_path)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    beat = read_heartbeats(tmp_path)[0]
+    assert (beat.step, beat.waiting) == (2, True)
 
 
-def test_closing_writes_the_last_beat(tmp_path: Path) -> None:
-    writer = HeartbeatWriter(tmp_path, 0, interval_s=1000)
+def test_closing_keeps_the_last_beat(tmp_path: Path) -> None:
+    writer = HeartbeatWriter(tmp_path, 0)
     writer.beat("step", 1)
     writer.beat("step", 2)
     writer.close()
