@@ -7,6 +7,7 @@ from typing import Any
 
 from meshfit.cluster.topology import Topology
 from meshfit.mesh.facts import facts_of
+from meshfit.mesh.generate import divisors
 from meshfit.mesh.rule import Violation
 from meshfit.mesh.rules import violations
 from meshfit.profile import EngineProfile
@@ -76,11 +77,11 @@ def layout_violations(
 def _layouts(accelerators: int, *, has_experts: bool) -> Iterator[ServingLayout]:
     """Every way to make equal replicas; attention groups and ep only where there are experts, which
     are what groups share (without them they would be replicas)."""
-    for per_replica in _divisors(accelerators):
-        for pp in _divisors(per_replica):
+    for per_replica in divisors(accelerators):
+        for pp in divisors(per_replica):
             ranks = per_replica // pp
-            for attention_dp in _divisors(ranks) if has_experts else (1,):
-                for ep in _divisors(ranks) if has_experts else (1,):
+            for attention_dp in divisors(ranks) if has_experts else (1,):
+                for ep in divisors(ranks) if has_experts else (1,):
                     yield ServingLayout(
                         replicas=accelerators // per_replica,
                         tp=ranks // attention_dp,
@@ -88,7 +89,3 @@ def _layouts(accelerators: int, *, has_experts: bool) -> Iterator[ServingLayout]
                         ep=ep,
                         attention_dp=attention_dp,
                     )
-
-
-def _divisors(number: int) -> tuple[int, ...]:
-    return tuple(one for one in range(1, number + 1) if number % one == 0)

@@ -5,25 +5,13 @@ data- and context-parallel ranks, the experts' and the decode's are all taken fr
 is padded to a multiple of 64 (``vocab_parallel_embedding.py``, on GPUs) and then has to divide by tp.
 """
 
-from meshfit.profile import BatchDefaults, EngineProfile, ServingOptions
+from meshfit.engines.serving import CUT_MAPS_DIVISIBLE, CUTS_KEEP_QUANTIZATION, serving_profile
+from meshfit.profile import BatchDefaults, ServingOptions
 
 RULES: tuple[str, ...] = (
-    "world_size",
-    "attention_heads_divisible",
-    "key_value_heads_divide_or_replicate",
-    "intermediate_size_divisible",
-    "expert_width_divisible",
-    "shared_expert_width_divisible",
-    "mixer_heads_divisible",
-    "linear_key_heads_divisible",
-    "state_space_groups_divisible_or_one",
-    "state_space_channels_divisible",
+    *CUT_MAPS_DIVISIBLE,
     "padded_vocabulary_divisible",
-    "dense_width_keeps_quantization",
-    "expert_width_keeps_quantization",
-    "shared_expert_width_keeps_quantization",
-    "attention_width_keeps_quantization",
-    "key_value_width_keeps_quantization",
+    *CUTS_KEEP_QUANTIZATION,
     "context_parallel_unknown",
     "layers_fill_stages",
     "stage_layers_one_per_stage",
@@ -82,20 +70,13 @@ SERVING = ServingOptions(
 and the graphs; 0.84 to 0.9 in logs), a radix cache of single tokens, its chunk of a prefill.
 Windowed layers have a pool of their own (``SWAKVPool``)."""
 
-SGLANG = EngineProfile(
+SGLANG = serving_profile(
     name="sglang",
     version="0.5.23",
-    kind="serving",
     serving=SERVING,
     rules=RULES,
     warnings=WARNINGS,
     not_checked=NOT_CHECKED,
-    rank_order=("dp_replicate", "dp_shard", "pp", "cp", "tp"),
-    schedules=(),
-    zero_stages=(0,),
-    default_zero_stage=0,
-    recompute=("none",),
-    sequence_parallel=False,
     expert_fold=("tp",),
     vocabulary_multiple=64,
     option_names=OPTION_NAMES,

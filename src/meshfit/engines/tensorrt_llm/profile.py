@@ -6,24 +6,12 @@ tp x pp; attention data parallelism takes all of tp or none (``enable_attention_
 ``moe_tensor_parallel_size x moe_expert_parallel_size`` is tp.
 """
 
-from meshfit.profile import BatchDefaults, EngineProfile, ServingOptions
+from meshfit.engines.serving import CUT_MAPS_DIVISIBLE, CUTS_KEEP_QUANTIZATION, serving_profile
+from meshfit.profile import BatchDefaults, ServingOptions
 
 RULES: tuple[str, ...] = (
-    "world_size",
-    "attention_heads_divisible",
-    "key_value_heads_divide_or_replicate",
-    "intermediate_size_divisible",
-    "expert_width_divisible",
-    "shared_expert_width_divisible",
-    "mixer_heads_divisible",
-    "linear_key_heads_divisible",
-    "state_space_groups_divisible_or_one",
-    "state_space_channels_divisible",
-    "dense_width_keeps_quantization",
-    "expert_width_keeps_quantization",
-    "shared_expert_width_keeps_quantization",
-    "attention_width_keeps_quantization",
-    "key_value_width_keeps_quantization",
+    *CUT_MAPS_DIVISIBLE,
+    *CUTS_KEEP_QUANTIZATION,
     "context_parallel_unknown",
     "layers_fill_stages",
     "virtual_stages_unknown",
@@ -65,20 +53,13 @@ SERVING = ServingOptions(
 """``KvCacheConfig.free_gpu_memory_fraction`` and ``tokens_per_block``, ``max_num_tokens`` and
 ``max_batch_size`` of ``LlmArgs``; pages behind a window are freed (``max_attention_window``)."""
 
-TENSORRT_LLM = EngineProfile(
+TENSORRT_LLM = serving_profile(
     name="tensorrt_llm",
     version="1.3.0",
-    kind="serving",
     serving=SERVING,
     rules=RULES,
     warnings=WARNINGS,
     not_checked=NOT_CHECKED,
-    rank_order=("dp_replicate", "dp_shard", "pp", "cp", "tp"),
-    schedules=(),
-    zero_stages=(0,),
-    default_zero_stage=0,
-    recompute=("none",),
-    sequence_parallel=False,
     expert_fold=("tp",),
     option_names=OPTION_NAMES,
 )

@@ -8,25 +8,13 @@ Hosts are
 shared out to replicas: nnodes has to be a multiple of the groups that dp / dp-local makes.
 """
 
-from meshfit.profile import BatchDefaults, EngineProfile, ServingOptions
+from meshfit.engines.serving import CUT_MAPS_DIVISIBLE, CUTS_KEEP_QUANTIZATION, serving_profile
+from meshfit.profile import BatchDefaults, ServingOptions
 
 RULES: tuple[str, ...] = (
-    "world_size",
-    "attention_heads_divisible",
-    "key_value_heads_divide_or_replicate",
-    "intermediate_size_divisible",
-    "expert_width_divisible",
-    "shared_expert_width_divisible",
-    "mixer_heads_divisible",
-    "linear_key_heads_divisible",
-    "state_space_groups_divisible_or_one",
-    "state_space_channels_divisible",
+    *CUT_MAPS_DIVISIBLE,
     "padded_vocabulary_divisible",
-    "dense_width_keeps_quantization",
-    "expert_width_keeps_quantization",
-    "shared_expert_width_keeps_quantization",
-    "attention_width_keeps_quantization",
-    "key_value_width_keeps_quantization",
+    *CUTS_KEEP_QUANTIZATION,
     "layers_fill_stages",
     "stage_layers_one_per_stage",
     "stage_layers_cover_model",
@@ -99,20 +87,13 @@ SERVING = ServingOptions(
 that of its GPU attention. Pages behind a window are freed by its hybrid cache manager
 (``v1/core/single_type_kv_cache_manager.py``). Graphs: 0.5 to 1.5 GiB in logs."""
 
-VLLM = EngineProfile(
+VLLM = serving_profile(
     name="vllm",
     version="0.32.0",
-    kind="serving",
     serving=SERVING,
     rules=RULES,
     warnings=WARNINGS,
     not_checked=NOT_CHECKED,
-    rank_order=("dp_replicate", "dp_shard", "pp", "cp", "tp"),
-    schedules=(),
-    zero_stages=(0,),
-    default_zero_stage=0,
-    recompute=("none",),
-    sequence_parallel=False,
     expert_fold=("dp_replicate", "dp_shard", "cp", "tp"),
     vocabulary_multiple=64,
     option_names=OPTION_NAMES,
