@@ -41,10 +41,10 @@ from meshfit.mesh.spec import make_layout
 from meshfit.record.heartbeat import HeartbeatWriter
 from meshfit.record.schema import RunRequest
 from meshfit.run.mesh import RankMesh, build_mesh
+from meshfit.run.model.weights import write_initial_weights
 from meshfit.run.parallelize import build_rank_model
 from meshfit.run.ranks import Rank, join
 from meshfit.run.trainer import Trainer
-from meshfit.run.weights import write_initial_weights
 from meshfit.workload.corpus import Corpus, open_corpus
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
 

@@ -19,7 +19,7 @@ from meshfit.launch.supervise import LaunchOutcome, launch
 from meshfit.mesh.spec import make_layout
 from meshfit.record.schema import RunRequest
 from meshfit.run.faults import FAULT_VARIABLE
-from meshfit.run.weights import write_initial_weights
+from meshfit.run.model.weights import write_initial_weights
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
 
 ROOT = Path(__file__).resolve().parents[1]

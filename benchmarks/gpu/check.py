@@ -34,7 +34,7 @@ from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.environment import host_environment
 from meshfit.record.schema import RunRequest
 from meshfit.run.context.kernels import Problem, kernel_for
-from meshfit.run.weights import write_initial_weights
+from meshfit.run.model.weights import write_initial_weights
 
 LLAMA_1B = {
     "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,

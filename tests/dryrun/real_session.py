@@ -13,9 +13,9 @@ import torch.distributed as dist
 
 from meshfit.measure.tensors import TensorTracker
 from meshfit.run.mesh import build_mesh
+from meshfit.run.model.weights import write_initial_weights
 from meshfit.run.parallelize import build_rank_model
 from meshfit.run.trainer import Trainer
-from meshfit.run.weights import write_initial_weights
 from tests.dryrun.layouts import COMPARED, is_copied_by_gloo
 from tests.run.layouts import CONFIGS, Case
 from tests.run.parity_session import corpus_of

@@ -437,6 +437,6 @@ def test_the_launcher_trains_with_the_losses_of_the_run(session, tmp_path):
 
 def test_the_script_knows_the_dense_families_that_the_runner_knows():
     from meshfit.engines.native.files import RUNNABLE_MODEL_TYPES
-    from meshfit.run.transformer import FAMILIES
+    from meshfit.run.model.transformer import FAMILIES
 
     assert tuple(FAMILIES) == RUNNABLE_MODEL_TYPES

@@ -31,9 +31,9 @@ from meshfit.run.experts.replay import tokens_of_rank
 from meshfit.run.experts.report import routing_report
 from meshfit.run.gradients import compare_gradients, save_gradients
 from meshfit.run.mesh import RankMesh, build_mesh
+from meshfit.run.model.weights import write_initial_weights
 from meshfit.run.parallelize import RankModel, build_rank_model
 from meshfit.run.trainer import Trainer
-from meshfit.run.weights import write_initial_weights
 from meshfit.workload.corpus import Corpus, open_corpus
 from tests.run.layouts import (
     CONFIGS,

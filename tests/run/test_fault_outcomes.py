@@ -49,7 +49,7 @@ def test_a_launch_that_ended_well_names_its_straggler() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from meshfit.run.weights import write_initial_weights
+    from meshfit.run.model.weights import write_initial_weights
 
     folder = tmp_path_factory.mktemp("faults")
     write_initial_weights(CONFIG, folder / "weights", 0)

@@ -63,8 +63,8 @@ def test_a_global_batch_that_does_not_divide_is_refused() -> None:
 
 @pytest.mark.parametrize("model", ["llama_tied", "qwen3", "mistral"])
 def test_key_value_heads_are_divided_or_shared_by_whole_groups_of_ranks(model: str) -> None:
-    from meshfit.run.tensor_plan import check_divisible
-    from meshfit.run.transformer import build_causal_lm
+    from meshfit.run.model.transformer import build_causal_lm
+    from meshfit.run.tensor.plan import check_divisible
 
     config = build_causal_lm(CONFIGS[model] | {"num_attention_heads": 12, "hidden_size": 48,
                                                "num_key_value_heads": 6, "intermediate_size": 48})[0].config  # fmt: skip
@@ -75,8 +75,8 @@ def test_key_value_heads_are_divided_or_shared_by_whole_groups_of_ranks(model: s
 
 
 def test_packed_heads_are_not_shared() -> None:
-    from meshfit.run.tensor_plan import check_divisible
-    from meshfit.run.transformer import build_causal_lm
+    from meshfit.run.model.transformer import build_causal_lm
+    from meshfit.run.tensor.plan import check_divisible
 
     config = build_causal_lm(CONFIGS["phi3"])[0].config
     with pytest.raises(InputError, match="tp=4 does not divide num_key_value_heads=2"):

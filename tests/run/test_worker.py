@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def request_(folder: Path) -> RunRequest:
     """One process, text data; the weights are there."""
-    from meshfit.run.weights import write_initial_weights
+    from meshfit.run.model.weights import write_initial_weights
 
     config: dict[str, Any] = CONFIGS["llama"] | {"vocab_size": 256, "attention_dropout": 0.1}
     write_initial_weights(config, folder / "weights", seed=0)
@@ -173,7 +173,7 @@ def test_a_run_leaves_a_timeline_of_every_rank(measured: RunResult, folder: Path
 
 
 def test_shards_add_up_to_the_model(measured: RunResult) -> None:
-    from meshfit.run.transformer import build_causal_lm
+    from meshfit.run.model.transformer import build_causal_lm
 
     model, _ = build_causal_lm(CONFIGS["llama"] | {"vocab_size": 256})
     whole = sum(parameter.numel() * 4 for parameter in model.parameters())

@@ -12,7 +12,7 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from meshfit.run.transformer import Stage
+from meshfit.run.model.transformer import Stage
 
 _NEVER_FIRST = 2**63
 """Autograd gives nodes that only collect gradients a sequence number beyond this."""

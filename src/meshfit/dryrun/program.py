@@ -20,9 +20,9 @@ from meshfit.dryrun.trace import Trace
 from meshfit.dryrun.world import adapt_ddp, fake_tensors, fake_world, replace_buffers
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.run.mesh import RankMesh, build_mesh
+from meshfit.run.model.weights import materialise
 from meshfit.run.parallelize import RankModel, build_bare_model, with_replicas
 from meshfit.run.trainer import Trainer
-from meshfit.run.weights import materialise
 from meshfit.workload.corpus import Corpus, open_corpus
 from meshfit.workload.training import DataSpec, TrainingSpec
 

@@ -15,7 +15,7 @@ from meshfit.dryrun.places import NOWHERE, Place, Places
 from meshfit.dryrun.trace import Collective, Moment, Trace
 from meshfit.measure.ledger import Ledger
 from meshfit.measure.tensors import TensorTracker
-from meshfit.run.transformer import Stage
+from meshfit.run.model.transformer import Stage
 
 
 class _PlacedLedger(Ledger):

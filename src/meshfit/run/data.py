@@ -12,7 +12,7 @@ from torch import nn
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.run.experts.model import ExpertModel
 from meshfit.run.mesh import RankMesh
-from meshfit.run.transformer import Stage
+from meshfit.run.model.transformer import Stage
 
 
 def uses_ddp(layout: LayoutSpec) -> bool:

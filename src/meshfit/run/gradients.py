@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from meshfit.errors import RunError
 from meshfit.record.schema import ParameterGradient
 from meshfit.run.mesh import RankMesh
-from meshfit.run.packed import Packing, pieces_of
-from meshfit.run.weights import local_shard
+from meshfit.run.model.packed import Packing, pieces_of
+from meshfit.run.model.weights import local_shard
 
 _FILE = "gradients.safetensors"
 

@@ -18,7 +18,6 @@ from meshfit.errors import InputError
 from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.mesh.stage_placement import stages_of_rank
-from meshfit.run.adapters import attach_adapters, freeze_all_but_adapters
 from meshfit.run.context.attention import (
     ContextParallel,
     apply_context_parallel,
@@ -29,11 +28,12 @@ from meshfit.run.data import shard_or_replicate, uses_ddp, uses_fsdp, wrap_ddp
 from meshfit.run.experts.model import ExpertModel, build_expert_model
 from meshfit.run.experts.policy import NO_LIMITS, ExpertPolicy
 from meshfit.run.experts.refusals import refusals as expert_refusals
-from meshfit.run.loss import token_loss_sum
 from meshfit.run.mesh import RankMesh
-from meshfit.run.packed import Packing
-from meshfit.run.transformer import Stage, build_causal_lm, family_of
-from meshfit.run.weights import load_shards
+from meshfit.run.model.adapters import attach_adapters, freeze_all_but_adapters
+from meshfit.run.model.loss import token_loss_sum
+from meshfit.run.model.packed import Packing
+from meshfit.run.model.transformer import Stage, build_causal_lm, family_of
+from meshfit.run.model.weights import load_shards
 from meshfit.workload.training import AdapterSpec, PrecisionSpec
 
 
@@ -189,7 +189,7 @@ def _parallelize(
 ) -> None:
     layout = mesh.layout
     if layout.tp > 1:
-        from meshfit.run.tensor import apply_tensor_parallel  # noqa: PLC0415
+        from meshfit.run.tensor.sharding import apply_tensor_parallel  # noqa: PLC0415
 
         apply_tensor_parallel(stage, mesh.axis("tp"), sequence_parallel=layout.sp)
     if adapter is not None:
@@ -197,7 +197,7 @@ def _parallelize(
     if context is not None:
         apply_context_parallel(stage, context)
     if layout.recompute != "none":
-        from meshfit.run.recompute import apply_recompute  # noqa: PLC0415
+        from meshfit.run.model.recompute import apply_recompute  # noqa: PLC0415
 
         apply_recompute(stage, layout)
 

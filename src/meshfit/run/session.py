@@ -36,13 +36,13 @@ from meshfit.run.experts.report import routing_report
 from meshfit.run.faults import fault_at
 from meshfit.run.gradients import compare_gradients, has_gradients, save_gradients
 from meshfit.run.mesh import RankMesh, build_mesh
+from meshfit.run.model.weights import write_initial_weights
 from meshfit.run.parallelize import RankModel, build_rank_model, compute_dtype
 from meshfit.run.placement import require_placement
 from meshfit.run.profiling import TIMELINE_NAME, profiles_of, record_steps, timeline_of
 from meshfit.run.ranks import Rank, gather, join
 from meshfit.run.report import report_of_rank
 from meshfit.run.trainer import Trainer
-from meshfit.run.weights import write_initial_weights
 from meshfit.workload.corpus import Corpus, open_corpus
 
 Judge = Callable[[], None]

@@ -11,13 +11,13 @@ from meshfit.measure.timing import StepClock
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.run.context.refusals import check_sequence
 from meshfit.run.data import GradientSync
-from meshfit.run.documents import separate_documents
 from meshfit.run.gradients import GlobalNorm
-from meshfit.run.loss import IGNORED, divided_logits
 from meshfit.run.mesh import RankMesh
-from meshfit.run.optimizer import build_optimizer
+from meshfit.run.model.documents import separate_documents
+from meshfit.run.model.loss import IGNORED, divided_logits
+from meshfit.run.optimizer.build import build_optimizer
 from meshfit.run.parallelize import RankModel
-from meshfit.run.tied import build_tied_gradients
+from meshfit.run.pipeline.tied import build_tied_gradients
 from meshfit.workload.corpus import Corpus
 from meshfit.workload.training import TrainingSpec
 
@@ -175,7 +175,7 @@ class _Pipeline:
     def __init__(
         self, model: RankModel, mesh: RankMesh, training: TrainingSpec, device: torch.device
     ) -> None:
-        from meshfit.run.pipeline import build_schedule  # noqa: PLC0415
+        from meshfit.run.pipeline.schedule import build_schedule  # noqa: PLC0415
 
         self._schedule = build_schedule(model, mesh, training, device)
         self._has_first = model.stages[0].is_first
@@ -212,7 +212,7 @@ def _build_partial_gradients(parameters: Sequence[torch.nn.Parameter], mesh: Ran
     """FSDP2's hooks finish partial gradients themselves; tensor parallelism alone does not."""
     if mesh.layout.tp == 1 or mesh.layout.gradient_ranks > 1:
         return None
-    from meshfit.run.tensor import PartialGradients  # noqa: PLC0415
+    from meshfit.run.tensor.sharding import PartialGradients  # noqa: PLC0415
 
     return PartialGradients(list(parameters), mesh.axis("tp"))
 

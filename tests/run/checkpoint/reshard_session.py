@@ -21,10 +21,10 @@ from meshfit.run.checkpoint.saving import CheckpointWriter
 from meshfit.run.checkpoint.state import TrainingState
 from meshfit.run.gradients import copies_of, local_tensor
 from meshfit.run.mesh import build_mesh
+from meshfit.run.model.weights import write_initial_weights
 from meshfit.run.parallelize import build_rank_model
 from meshfit.run.ranks import join
 from meshfit.run.trainer import Trainer
-from meshfit.run.weights import write_initial_weights
 from meshfit.workload.corpus import open_corpus
 from tests.run.checkpoint.reshards import SAVED, STEPS_AFTER, STEPS_BEFORE, Saved
 from tests.run.layouts import CONFIGS, Case

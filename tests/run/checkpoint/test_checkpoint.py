@@ -63,7 +63,7 @@ IDENTITY: Mapping[str, Any] = {"model": "ours", "optimizer": "adamw", "global_ba
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from meshfit.run.weights import write_initial_weights
+    from meshfit.run.model.weights import write_initial_weights
 
     folder = tmp_path_factory.mktemp("weights") / "llama"
     write_initial_weights(CONFIGS["llama"], folder, seed=0)
@@ -185,7 +185,7 @@ def test_a_checkpoint_of_another_run_is_refused_with_what_differs(
 def test_another_shape_is_refused_with_both(
     weights: Path, saved: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from meshfit.run.weights import write_initial_weights
+    from meshfit.run.model.weights import write_initial_weights
 
     other = tmp_path_factory.mktemp("weights") / "uneven"
     write_initial_weights(CONFIGS["llama_uneven"], other, seed=0)

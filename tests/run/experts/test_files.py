@@ -34,8 +34,8 @@ def test_experts_one_by_one_load_like_experts_stacked(family: str, tmp_path) -> 
     import torch
     from safetensors.torch import load_file, save_file
 
-    from meshfit.run.transformer import Stage, build_causal_lm, family_of
-    from meshfit.run.weights import load_shards, write_initial_weights
+    from meshfit.run.model.transformer import Stage, build_causal_lm, family_of
+    from meshfit.run.model.weights import load_shards, write_initial_weights
 
     def loaded(folder):
         model, _ = build_causal_lm(CONFIGS[family])

@@ -10,7 +10,7 @@ MOE = ("mixtral", "qwen3_moe", "deepseek_v3")
 def gate_of(name: str):
     import torch
 
-    from meshfit.run.transformer import build_causal_lm
+    from meshfit.run.model.transformer import build_causal_lm
 
     model, _ = build_causal_lm(CONFIGS[name])
     gate = model.base_model.layers[-1].mlp.gate

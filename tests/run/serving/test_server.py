@@ -27,7 +27,7 @@ PROMPT = [5, 6, 7, 8]
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    from meshfit.run.weights import write_initial_weights
+    from meshfit.run.model.weights import write_initial_weights
 
     folder = tmp_path_factory.mktemp("served") / "weights"
     write_initial_weights(json.loads(CONFIG.read_text()), folder, 0)

@@ -26,7 +26,7 @@ run: {{requests: 4}}
 
 @pytest.fixture
 def weights(tmp_path):
-    from meshfit.run.weights import write_initial_weights
+    from meshfit.run.model.weights import write_initial_weights
 
     folder = tmp_path / "good"
     write_initial_weights(json.loads(CONFIG.read_text()), folder, 0)

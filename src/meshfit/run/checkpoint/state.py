@@ -76,7 +76,7 @@ def _named_parameters(model: RankModel) -> Iterator[tuple[str, nn.Parameter]]:
     """All that the optimizer steps; a tied head's copy on another stage by its embedding's name.
 
     Of matrices that are packed and cut, the name says in how many shards: another number of them has
-    another order (``run.packed``), and finds nothing under its own name.
+    another order (``run.model.packed``), and finds nothing under its own name.
     """
     packings = model.packings()
     for name, parameter in model.parameters_by_name().items():

@@ -23,8 +23,8 @@ from meshfit.run.context.heads import HeadsForTokens, TokensForHeads
 from meshfit.run.context.ring import RingAttention
 from meshfit.run.context.sharding import SequenceShards, shards_of
 from meshfit.run.mesh import RankMesh
-from meshfit.run.positions import positions_in_documents
-from meshfit.run.transformer import Stage
+from meshfit.run.model.positions import positions_in_documents
+from meshfit.run.model.transformer import Stage
 
 ATTENTION = "meshfit_context_parallel"
 """Name of the attention function in transformers' registries."""

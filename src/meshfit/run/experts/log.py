@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from meshfit.run.experts.permute import count
-from meshfit.run.loss import IGNORED
+from meshfit.run.model.loss import IGNORED
 
 
 def is_recomputing() -> bool:

@@ -30,9 +30,9 @@ from meshfit.run.experts.shards import (
     divide_states,
 )
 from meshfit.run.experts.spans import ExchangeTimes, Spans
-from meshfit.run.loss import token_losses
 from meshfit.run.mesh import RankMesh
-from meshfit.run.transformer import Stage
+from meshfit.run.model.loss import token_losses
+from meshfit.run.model.transformer import Stage
 
 
 class ExpertModel:

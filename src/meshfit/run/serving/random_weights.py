@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from meshfit.run.weights import write_initial_weights
+from meshfit.run.model.weights import write_initial_weights
 
 SEED = 0
 

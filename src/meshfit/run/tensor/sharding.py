@@ -1,6 +1,6 @@
 """Tensor parallelism, with or without sequence parallelism between its blocks.
 
-Which linear is column-wise and which row-wise stands in ``run.tensor_plan``; embedding, head and
+Which linear is column-wise and which row-wise stands in ``run.tensor.plan``; embedding, head and
 norms are placed here. Logits stay divided over the vocabulary, up to the loss.
 
 Legend: B micro-batch, S sequence, H hidden; "sharded on S" is sequence parallelism.
@@ -23,17 +23,17 @@ from torch.distributed.tensor.parallel import (
 )
 
 from meshfit.errors import InputError
-from meshfit.run.adapters import BASE, AdaptedLinear
 from meshfit.run.experts.layer import has_experts, share_router
-from meshfit.run.tensor_plan import check_divisible, packings_of, plan_of_layers, share_heads
-from meshfit.run.tensor_styles import (
+from meshfit.run.model.adapters import BASE, AdaptedLinear
+from meshfit.run.model.transformer import Stage
+from meshfit.run.tensor.plan import check_divisible, packings_of, plan_of_layers, share_heads
+from meshfit.run.tensor.styles import (
     ReplicatedParallel,
     SequenceParallelPositions,
     SharedHeads,
     TransposedParallel,
     VocabularyParallelEmbedding,
 )
-from meshfit.run.transformer import Stage
 
 _SEQUENCE_DIM = 1
 _HEAD_DIM = 2

@@ -58,7 +58,7 @@ def _muon(
         raise InputError(
             f"layout {mesh.layout.label}: optimizer muon runs with zero_stage 0, 2 or 3"
         )
-    from meshfit.run.muon import Muon  # noqa: PLC0415
+    from meshfit.run.optimizer.muon import Muon  # noqa: PLC0415
 
     inside = {id(matrix) for matrix in matrices}
     return Muon(matrices, [one for one in parameters if id(one) not in inside], **options)

@@ -14,7 +14,7 @@ from torch.optim import AdamW
 from torch.optim._muon import _adjust_lr, _zeropower_via_newtonschulz
 
 from meshfit.run.gradients import local_tensor
-from meshfit.run.weights import local_shard
+from meshfit.run.model.weights import local_shard
 
 _MOMENTUM = 0.95
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)

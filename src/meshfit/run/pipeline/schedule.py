@@ -26,8 +26,8 @@ from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.run.data import uses_fsdp
 from meshfit.run.mesh import RankMesh
+from meshfit.run.model.transformer import Stage
 from meshfit.run.parallelize import RankModel, compute_dtype
-from meshfit.run.transformer import Stage
 from meshfit.workload.training import TrainingSpec
 
 _SCHEDULES: dict[str, type[_PipelineSchedule]] = {

@@ -136,7 +136,7 @@ class VocabularyParallelEmbedding(nn.Module):
         ).masked_fill(elsewhere_BS.unsqueeze(-1), 0.0)
         summands_BSH = DTensor.from_local(own_BSH, self._mesh, [Partial()], run_check=False)
         hidden_BSH = summands_BSH.redistribute(placements=[self._output])
-        # Sequence shards stay a DTensor: see tensor._exchange_sequence_shards.
+        # Sequence shards stay a DTensor: see ``sharding``.
         return hidden_BSH if isinstance(self._output, Shard) else hidden_BSH.to_local()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from meshfit.errors import InputError
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.run.context.refusals import MASKED_METHODS
-from meshfit.run.transformer import Stage
+from meshfit.run.model.transformer import Stage
 
 
 def separate_documents(stages: Iterable[Stage], layout: LayoutSpec, end_token: int) -> None:

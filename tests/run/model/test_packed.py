@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfit.run.packed import Packing, pieces_of
+from meshfit.run.model.packed import Packing, pieces_of
 
 
 @given(

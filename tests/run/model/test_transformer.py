@@ -8,13 +8,13 @@ from tests.run.layouts import CONFIGS
 
 
 def build(name: str, **changes):
-    from meshfit.run.transformer import build_causal_lm
+    from meshfit.run.model.transformer import build_causal_lm
 
     return build_causal_lm(CONFIGS[name] | changes)
 
 
 def stage_of(name: str, layers: range):
-    from meshfit.run.transformer import Stage, family_of
+    from meshfit.run.model.transformer import Stage, family_of
 
     return Stage(build(name)[0], family_of(CONFIGS[name]), layers=layers, autocast_dtype=None)
 
@@ -74,7 +74,7 @@ def test_attention_dropout_of_a_config_is_set_to_zero() -> None:
 
 
 def test_unknown_family_is_refused_with_those_that_run() -> None:
-    from meshfit.run.transformer import build_causal_lm
+    from meshfit.run.model.transformer import build_causal_lm
 
     with pytest.raises(InputError, match="'t5' cannot be run; the runner knows llama"):
         build_causal_lm({"model_type": "t5"})
@@ -126,7 +126,7 @@ def test_recompute_gives_the_same_gradients_and_runs_some_layers_twice(
 ) -> None:
     import torch
 
-    from meshfit.run.recompute import apply_recompute
+    from meshfit.run.model.recompute import apply_recompute
 
     calls, gradients = [], []
     for keys in ({}, {"recompute": policy}):
@@ -150,7 +150,7 @@ def test_recompute_gives_the_same_gradients_and_runs_some_layers_twice(
 def test_autocast_computes_in_bfloat16_over_fp32_parameters() -> None:
     import torch
 
-    from meshfit.run.transformer import Stage, family_of
+    from meshfit.run.model.transformer import Stage, family_of
 
     stage = Stage(
         build("llama")[0],

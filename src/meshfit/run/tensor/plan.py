@@ -6,9 +6,9 @@ from typing import Any
 from torch import nn
 
 from meshfit.errors import InputError
-from meshfit.run.adapters import AdaptedLinear
-from meshfit.run.packed import Packing
-from meshfit.run.transformer import Stage
+from meshfit.run.model.adapters import AdaptedLinear
+from meshfit.run.model.packed import Packing
+from meshfit.run.model.transformer import Stage
 
 _OWN_PLANS: dict[str, dict[str, str]] = {
     "gpt2": {

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from meshfit.errors import InputError
-from meshfit.run.transformer import Stage
+from meshfit.run.model.transformer import Stage
 from meshfit.workload.training import AdapterSpec
 
 _FACTORS = ("lora_A", "lora_B")

@@ -10,7 +10,7 @@ from tests.run.layouts import CONFIGS
 
 
 def write(folder: Path, name: str, seed: int = 0, **options) -> Path:
-    from meshfit.run.weights import write_initial_weights
+    from meshfit.run.model.weights import write_initial_weights
 
     write_initial_weights(CONFIGS[name], folder, seed, **options)
     return folder
@@ -29,8 +29,8 @@ def tensors_of(folder: Path) -> dict:
 def load(folder: Path, name: str, layers: range = range(4)):
     import torch
 
-    from meshfit.run.transformer import Stage, build_causal_lm, family_of
-    from meshfit.run.weights import load_shards
+    from meshfit.run.model.transformer import Stage, build_causal_lm, family_of
+    from meshfit.run.model.weights import load_shards
 
     stage = Stage(
         build_causal_lm(CONFIGS[name])[0],
@@ -109,7 +109,7 @@ def test_a_tied_head_is_written_once(tmp_path: Path) -> None:
 def test_an_interrupted_writer_leaves_nothing_that_looks_like_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from meshfit.run import weights
+    from meshfit.run.model import weights
 
     def fail(*_args, **_options) -> None:
         raise KeyboardInterrupt
@@ -133,7 +133,7 @@ def test_finished_weights_are_left_as_they_are(tmp_path: Path) -> None:
 def test_memory_holds_a_layer_and_a_file_but_never_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from meshfit.run import weights
+    from meshfit.run.model import weights
 
     held = []
     save = weights.save_file
@@ -150,7 +150,7 @@ def test_memory_holds_a_layer_and_a_file_but_never_the_model(
 
 
 def test_a_stage_reads_only_what_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from meshfit.run.weights import WeightsFolder
+    from meshfit.run.model.weights import WeightsFolder
 
     folder, asked = write(tmp_path / "weights", "llama"), []
     read = WeightsFolder.read

@@ -8,8 +8,8 @@ from tests.run.layouts import CONFIGS
 
 
 def adapted(model: str, adapter: AdapterSpec):
-    from meshfit.run.adapters import attach_adapters, freeze_all_but_adapters
-    from meshfit.run.transformer import Stage, build_causal_lm, family_of
+    from meshfit.run.model.adapters import attach_adapters, freeze_all_but_adapters
+    from meshfit.run.model.transformer import Stage, build_causal_lm, family_of
 
     built, _ = build_causal_lm(CONFIGS[model])
     stage = Stage(built, family_of(CONFIGS[model]), layers=range(4), autocast_dtype=None)
@@ -42,7 +42,7 @@ def test_a_linear_that_no_layer_has_is_refused_with_those_it_has() -> None:
 def test_an_adapted_model_begins_as_the_one_it_adapts() -> None:
     import torch
 
-    from meshfit.run.adapters import AdaptedLinear, initial_factor
+    from meshfit.run.model.adapters import AdaptedLinear, initial_factor
 
     base = torch.nn.Linear(6, 3)
     linear = AdaptedLinear(base, rank=2).to_empty(device="cpu")
@@ -60,7 +60,7 @@ def test_an_adapted_model_begins_as_the_one_it_adapts() -> None:
 def test_factors_are_found_again_by_name() -> None:
     import torch
 
-    from meshfit.run.adapters import initial_factor, name_in_files
+    from meshfit.run.model.adapters import initial_factor, name_in_files
 
     shape = torch.Size((2, 6))
     one = initial_factor("a.lora_A.weight", shape)

@@ -11,7 +11,7 @@ def read(folder: Path, stored: tuple[int, int], expected: tuple[int, int]) -> No
     import torch
     from safetensors.torch import save_file
 
-    from meshfit.run.weights import WeightsFolder
+    from meshfit.run.model.weights import WeightsFolder
 
     save_file({"lm_head.weight": torch.zeros(stored)}, folder / "model.safetensors")
     WeightsFolder(folder).read(["lm_head.weight"], expected, (slice(None), slice(None)))

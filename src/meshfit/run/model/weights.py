@@ -12,10 +12,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from meshfit.errors import InputError
-from meshfit.run.adapters import initial_factor, is_adapter, name_in_files
 from meshfit.run.experts.files import is_stacked, other_names, read_each
-from meshfit.run.packed import pieces_of
-from meshfit.run.transformer import Stage, build_causal_lm, family_of
+from meshfit.run.model.adapters import initial_factor, is_adapter, name_in_files
+from meshfit.run.model.packed import pieces_of
+from meshfit.run.model.transformer import Stage, build_causal_lm, family_of
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"

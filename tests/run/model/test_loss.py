@@ -14,7 +14,7 @@ def test_micro_batches_weigh_by_their_valid_tokens() -> None:
     """100 tokens that sum to 300 and 900 that sum to 1800 are 2.1 a token, not 2.5."""
     import torch
 
-    from meshfit.run.loss import IGNORED, token_loss_sum
+    from meshfit.run.model.loss import IGNORED, token_loss_sum
 
     total = 0.0
     for valid, loss in ((100, 3.0), (900, 2.0)):
@@ -28,7 +28,7 @@ def test_micro_batches_weigh_by_their_valid_tokens() -> None:
 def test_low_precision_logits_are_summed_in_fp32() -> None:
     import torch
 
-    from meshfit.run.loss import token_loss_sum
+    from meshfit.run.model.loss import token_loss_sum
 
     logits = torch.zeros(1, 1000, 2, dtype=torch.bfloat16)
     loss = token_loss_sum(logits, torch.zeros(1, 1000, dtype=torch.int64))

@@ -20,7 +20,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.run.transformer import Stage
+from meshfit.run.model.transformer import Stage
 
 _aten = torch.ops.aten
 _MATMULS = frozenset((_aten.mm.default, _aten.addmm.default))

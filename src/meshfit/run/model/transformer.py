@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from meshfit.errors import InputError
-from meshfit.run.packed import Packing
-from meshfit.run.positions import positions_in_documents
+from meshfit.run.model.packed import Packing
+from meshfit.run.model.positions import positions_in_documents
 
 if TYPE_CHECKING:
     from meshfit.run.context.attention import ContextParallel

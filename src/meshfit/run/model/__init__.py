@@ -1,0 +1,1 @@
+"""A causal language model as the runner has it: stages of Hugging Face's modules, weights, loss."""

@@ -1,0 +1,1 @@
+"""Optimizers over the parameters of one rank."""

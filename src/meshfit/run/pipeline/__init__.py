@@ -1,0 +1,1 @@
+"""Pipeline parallelism: schedules, and what the two ends of a pipeline share."""

@@ -1,0 +1,1 @@
+"""Tensor parallelism: which modules are cut, how, and over which ranks."""
