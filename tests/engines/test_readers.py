@@ -187,3 +187,15 @@ def test_an_option_that_is_known_and_not_predicted_is_noted():
 
 def test_options_of_a_variable_that_the_script_does_not_set_are_noted():
     assert "$EXTRA is not set in the file" in read(f"{MEGATRON} $EXTRA").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "micro_batches"),
+    [
+        ("--defer-embedding-wgrad-compute", -1),
+        ("--defer-embedding-wgrad-compute --wgrad-deferral-limit 3", 3),
+        ("--wgrad-deferral-limit 3", 0),
+    ],
+)
+def test_megatron_says_of_how_many_micro_batches_the_heads_gradient_waits(line, micro_batches):
+    assert read(MEGATRON + line).megatron.deferred_head_gradients == micro_batches

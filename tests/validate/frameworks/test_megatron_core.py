@@ -1,11 +1,8 @@
 import pytest
 
+from meshfit.errors import InputError
 from meshfit.validate.frameworks import read_job
-from meshfit.validate.frameworks.megatron_core import (
-    bert_extra,
-    layers_with_experts,
-    parse_arguments,
-)
+from meshfit.validate.frameworks.megatron_core import bert_extra, parse_arguments
 from meshfit.validate.rows import NotModelledError
 from tests.validate.builders import row
 
@@ -25,15 +22,16 @@ def job(line, **columns):
 
 def test_arguments_are_pairs_lists_and_flags():
     arguments = parse_arguments(LINE)
-    assert arguments["num-layers"] == "12"
-    assert arguments["seq-length"] == "1024"
-    assert arguments["hierarchical-context-parallel-sizes"] == "2 2"
-    assert arguments["swiglu"] == ""
-    assert "fp16" not in arguments
+    assert arguments.text("--num-layers") == "12"
+    assert arguments.text("--seq-length") == "1024"
+    assert arguments.text("--hierarchical-context-parallel-sizes") == "2 2"
+    assert arguments.is_on("--swiglu")
+    assert "--fp16" not in arguments
 
 
 def test_a_negative_value_is_a_value():
-    assert parse_arguments("--a -1 --b 2") == {"a": "-1", "b": "2"}
+    arguments = parse_arguments("--a -1 --b 2")
+    assert (arguments.text("--a"), arguments.text("--b")) == ("-1", "2")
 
 
 def test_the_model_follows_from_arguments_where_columns_are_empty():
@@ -112,11 +110,16 @@ def test_arguments_give_the_experts():
 
 
 def test_layers_with_experts_follow_the_frequency():
-    assert layers_with_experts("2", 4) == (True, False, True, False)
-    assert layers_with_experts("([0]*1+[1]*3)", 4) == (False, True, True, True)
-    assert layers_with_experts("[0,1]", 2) == (False, True)
-    with pytest.raises(NotModelledError, match="moe-layer-freq"):
-        layers_with_experts("([1]*3)", 4)
+    def layers(pattern, count):
+        line = f"{EXPERTS} --moe-layer-freq {pattern}"
+        model = job(line, arch="moe", n_layers=str(count)).model
+        return tuple(layer.moe is not None for layer in model.layers)
+
+    assert layers("2", 4) == (True, False, True, False)
+    assert layers("([0]*1+[1]*3)", 4) == (False, True, True, True)
+    assert layers("[0,1]", 2) == (False, True)
+    with pytest.raises(InputError, match="moe-layer-freq"):
+        layers("([1]*3)", 4)
 
 
 def test_heads_for_multi_token_prediction_are_a_layer_and_a_projection_each():

@@ -52,12 +52,22 @@ def architecture(options: Settings) -> ModelSpec | None:
             options.number("--hidden-dropout", default=0.1) or 0.0,
         ),
     )
-    return _with_mtp(model, options.count("--mtp-num-layers", default=0, least=0))
+    return with_mtp(model, options)
 
 
 def _layers(options: Settings, num_layers: int, hidden: int, heads: int) -> tuple[LayerSpec, ...]:
-    attention = _attention(options, hidden, heads)
-    mlp = _mlp(options, hidden)
+    attention, mlp = _attention(options, hidden, heads), _mlp(options, hidden)
+    return with_experts(attention, mlp, num_layers, options)
+
+
+def with_experts(
+    attention: Block, mlp: MlpSpec, num_layers: int, options: Settings
+) -> tuple[LayerSpec, ...]:
+    """Layers of an attention and an MLP, with experts such as it where ``--moe-layer-freq`` says so.
+
+    Raises:
+        InputError: it cannot be read, or names another number of layers.
+    """
     dense = LayerSpec(blocks=(("self_attn", attention), ("mlp", mlp)))
     if "--num-experts" not in options:
         return (dense,) * num_layers
@@ -135,7 +145,9 @@ def layers_with_experts(pattern: str, num_layers: int) -> tuple[bool, ...]:
     return tuple(flags)
 
 
-def _with_mtp(model: ModelSpec, depth: int) -> ModelSpec:
+def with_mtp(model: ModelSpec, options: Settings) -> ModelSpec:
+    """``model`` with as many further predictions as ``--mtp-num-layers`` says."""
+    depth = options.count("--mtp-num-layers", default=0, least=0)
     if not depth:
         return model
     hidden = model.hidden_size

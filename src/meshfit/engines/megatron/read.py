@@ -110,7 +110,7 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
         runtime=_runtime(options),
         facts=_facts(script, options),
         notes=_notes(script, options),
-        megatron=_memory_options(options),
+        megatron=memory_options(options),
     )
 
 
@@ -271,7 +271,9 @@ def _facts(script: Script, options: Settings) -> dict[str, Any]:
     return facts
 
 
-def _memory_options(options: Settings) -> MegatronOptions:
+def memory_options(options: Settings) -> MegatronOptions:
+    """What memory depends on beyond the layout and the runtime."""
+    deferred = options.count("--wgrad-deferral-limit", default=0, least=0) or -1
     return MegatronOptions(
         transformer_engine=options.text("--transformer-impl", default="transformer_engine")
         == "transformer_engine",
@@ -284,6 +286,7 @@ def _memory_options(options: Settings) -> MegatronOptions:
         loss_kernel="te" if options.text("--cross-entropy-fusion-impl") == "te" else "native",
         micro_batch_group=options.whole("--microbatch-group-size-per-virtual-pipeline-stage"),
         overlap_pipeline_exchange=not options.is_on("--no-overlap-p2p-communication"),
+        deferred_head_gradients=deferred if options.is_on("--defer-embedding-wgrad-compute") else 0,
         distributed_checkpoints=options.is_on("--distribute-saved-activations"),
         grouped_experts=options.is_on("--moe-grouped-gemm"),
         expert_capacity_factor=options.number("--moe-expert-capacity-factor"),
