@@ -7,6 +7,7 @@ from meshfit.funnel.plan import tier3
 from meshfit.funnel.plan.tier3 import SHOWN, dry_run_rows
 from meshfit.funnel.space.planning import make_plan
 from meshfit.job.read import read_job
+from meshfit.mesh.groups import coordinates
 
 JOB = """
 schema_version: 1
@@ -18,10 +19,10 @@ search: {{micro_batch_size: 1, recompute: none, vpp: 1}}
 """
 
 
-def plan_of(engine, folder):
+def plan_of(engine, folder, rank_order=None):
     path = folder / "job.yaml"
     path.write_text(JOB.format(engine=engine))
-    return make_plan(read_job(path, to_run=False))
+    return make_plan(read_job(path, to_run=False, rank_order=rank_order))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,9 @@ def test_what_the_runner_cannot_run_has_its_reason(plan, monkeypatch):
     assert all(row["memory"] is None and row["seconds"] is None for row in rows)
 
 
-def test_the_rank_that_is_run_is_on_the_fullest_stage(plan, monkeypatch):
+@pytest.mark.parametrize("rank_order", [None, "dp_replicate,dp_shard,tp,pp"])
+def test_the_rank_that_is_run_is_on_the_fullest_stage(rank_order, tmp_path, monkeypatch):
+    plan = plan_of("native", tmp_path, rank_order)
     asked = []
 
     def run(_job, layout, *, rank):
@@ -56,7 +59,8 @@ def test_the_rank_that_is_run_is_on_the_fullest_stage(plan, monkeypatch):
     assert len({row["label"] for row in rows}) == len(rows) > 1
     for layout, rank in asked:
         index = plan.generated.candidates.find(layout)
-        assert rank // (layout.world_size // layout.pp) == plan.estimates.worst_rank[index]
+        place = coordinates(layout, rank, plan.job.profile.rank_order)
+        assert place["pp"] == plan.estimates.worst_rank[index]
 
 
 def test_a_real_program_takes_what_is_predicted_of_it(plan):

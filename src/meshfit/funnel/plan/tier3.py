@@ -1,7 +1,7 @@
 """Tier 3: the leaders' real program on fake tensors, beside what the formulas say of them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshfit.breakdown import MEMORY_CATEGORIES
@@ -9,6 +9,8 @@ from meshfit.errors import InputError, RunError
 from meshfit.funnel.check.dry_run import dry_run_document
 from meshfit.funnel.plan.meshes import leaders_of
 from meshfit.funnel.space.planning import Plan
+from meshfit.mesh.groups import ranks_by_place
+from meshfit.mesh.spec import AXES, LayoutSpec
 from meshfit.report.documents import DryRunRow
 
 RUNNER = "native"
@@ -39,8 +41,8 @@ def dry_run_rows(plan: Plan, count: int) -> tuple[list[DryRunRow], float]:
 
 def _row(plan: Plan, index: int) -> DryRunRow:
     layout = plan.layout(index)
-    stage = int(plan.estimates.worst_rank[index])
-    rank = stage * (layout.world_size // layout.pp)
+    fullest = int(plan.estimates.worst_rank[index])
+    rank = _rank_at(layout, plan.job.profile.rank_order, pp=fullest)
     row = DryRunRow(
         label=layout.label,
         layout=layout.as_json(),
@@ -62,6 +64,12 @@ def _row(plan: Plan, index: int) -> DryRunRow:
     row["out_of_memory"] = found["memory"].get("out_of_memory")
     row["seconds"] = found["seconds"]
     return row
+
+
+def _rank_at(layout: LayoutSpec, order: Sequence[str], *, pp: int) -> int:
+    """The first rank of a pipeline rank, where ranks are laid over the axes in ``order``."""
+    by_place = ranks_by_place(layout, order=order)
+    return int(by_place[tuple(pp if axis == "pp" else 0 for axis in AXES)])
 
 
 def _shown(memory: Mapping[str, Any]) -> dict[str, int | None]:
