@@ -6,7 +6,7 @@ from typing import Any
 from meshfit.compare.utilisation import peak_of, utilisation
 from meshfit.errors import InputError
 from meshfit.job.spec import Job
-from meshfit.mesh.groups import describe_groups
+from meshfit.mesh.orders import levels_of_axes
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.units import format_bandwidth, format_duration, parse_duration
 
@@ -107,12 +107,7 @@ def _suspicion(seconds: float, step_time: dict[str, float]) -> str:
 def _links(job: Job, layout: LayoutSpec) -> list[str]:
     """Which level each axis's groups need, and what one accelerator gets of it."""
     profile, levels = job.profile, {level.name: level for level in job.topology.levels}
-    groups = describe_groups(layout, job.topology, profile.rank_order, profile.expert_fold)
-    names = [level.name for level in job.topology.levels]
-    widest: dict[str, str] = {}
-    for group in groups:
-        known = widest.get(group.axis, names[0])
-        widest[group.axis] = max(known, group.level, key=names.index)
+    widest = levels_of_axes(layout, job.topology, profile.rank_order, profile.expert_fold)
     return [
         f"{axis} over {name} at {format_bandwidth(levels[name].bandwidth_bytes_per_s)}"
         for axis, name in widest.items()
