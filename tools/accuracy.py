@@ -6,17 +6,15 @@ The words around the tables are written by hand and stay.
 """
 
 import argparse
-import re
 from pathlib import Path
+
+from pages import DOCS, write_tables
 
 from meshfit.report.validation import validation_markdown
 from meshfit.validate.document import validation_document
 from meshfit.validate.predictions import predict_rows
 from meshfit.validate.refit import leave_one_out
 from meshfit.validate.rows import read_rows
-
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "accuracy.md"
-BEGIN, END = "<!-- tables: tools/accuracy.py -->", "<!-- end of tables -->"
 
 
 def main() -> None:
@@ -30,14 +28,7 @@ def main() -> None:
     document = validation_document(
         arguments.file.name, rows, predictions, left_out=left_out, with_targets=True
     )
-    text = with_tables(PAGE.read_text(encoding="utf-8"), validation_markdown(document))
-    PAGE.write_text(text, encoding="utf-8")
-
-
-def with_tables(page: str, tables: str) -> str:
-    """``page`` with what lies between its marks replaced by ``tables``."""
-    between = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    return between.sub(lambda _: f"{BEGIN}\n\n{tables}\n{END}", page)
+    write_tables(DOCS / "accuracy.md", validation_markdown(document))
 
 
 if __name__ == "__main__":

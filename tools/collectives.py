@@ -8,14 +8,12 @@ The words around the tables are written by hand and stay.
 import argparse
 from pathlib import Path
 
-from accuracy import with_tables
+from pages import DOCS, write_tables
 
 from meshfit.report.collectives import collectives_markdown
 from meshfit.validate.collectives.document import collectives_document
 from meshfit.validate.collectives.predictions import predict_collectives
 from meshfit.validate.collectives.rows import read_collective_rows
-
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "collectives.md"
 
 
 def main() -> None:
@@ -24,8 +22,7 @@ def main() -> None:
     arguments = parser.parse_args()
     predictions = predict_collectives(read_collective_rows(arguments.file), print)
     document = collectives_document(arguments.file.name, predictions, with_targets=True)
-    text = with_tables(PAGE.read_text(encoding="utf-8"), collectives_markdown(document))
-    PAGE.write_text(text, encoding="utf-8")
+    write_tables(DOCS / "collectives.md", collectives_markdown(document))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pages import DOCS, write_tables
+
 from meshfit.cluster.shorthand import read_shorthand
 from meshfit.engines import engine_profile
 from meshfit.engines.accelerate.write import layout_options as accelerate_options
@@ -33,9 +35,6 @@ from meshfit.mesh.rules import violations
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.workload.models import read_model
 from meshfit.workload.training import PRECISIONS, TrainingSpec
-
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "engine-agreement.md"
-BEGIN, END = "<!-- table: tools/engine_agreement.py -->", "<!-- end of table -->"
 
 WORLD = 32
 CLUSTER = read_shorthand("4x8 H100-SXM")
@@ -103,9 +102,7 @@ def main() -> None:
     found = {engine: compare(engine, judge, arguments.layouts) for engine, judge in judges.items()}
     text = table(found)
     if arguments.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+        write_tables(DOCS / "engine-agreement.md", text)
     print(text)
 
 

@@ -18,6 +18,7 @@ import argparse
 import json
 from pathlib import Path
 
+from pages import DOCS, write_tables
 from rich.console import Console
 
 from meshfit.compare.regret import TimedLayout, score_shortlist
@@ -32,10 +33,8 @@ from meshfit.job.read import read_job
 from meshfit.lab.machine import lab_for
 from meshfit.report.exhaustive import SweepShown, exhaustive_markdown
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE, FOLDER = ROOT / "docs" / "exhaustive.md", ROOT / "docs" / "exhaustive"
-JOBS = ROOT / "examples" / "exhaustive"
-BEGIN, END = "<!-- tables: tools/exhaustive.py -->", "<!-- end of tables -->"
+PAGE, FOLDER = DOCS / "exhaustive.md", DOCS / "exhaustive"
+JOBS = DOCS.parent / "examples" / "exhaustive"
 
 OF_FIT = f"of `fit` (k = {SHORTLIST_LENGTH})"
 BY_PREDICTION = f"of the first {SHORTLIST_LENGTH} by prediction"
@@ -58,9 +57,7 @@ def main() -> None:
         documents = _kept()
     text = exhaustive_markdown([_shown(one, today=arguments.today) for one in documents])
     if arguments.most is None and not arguments.today:
-        page = PAGE.read_text(encoding="utf-8")
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+        write_tables(PAGE, text)
     print(text)
 
 

@@ -17,6 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from pages import DOCS, write_tables
 from rich.console import Console
 
 from meshfit.funnel.sweep.placed import Placed, run_placed
@@ -25,9 +26,7 @@ from meshfit.job.spec import Job
 from meshfit.lab.machine import lab_for
 from meshfit.report.placed import placed_markdown
 
-ROOT = Path(__file__).resolve().parents[1]
-JOB, PAGE = ROOT / "examples" / "lab" / "job.yaml", ROOT / "docs" / "lab-predictions.md"
-BEGIN, END = "<!-- tables: tools/lab_predictions.py -->", "<!-- end of tables -->"
+JOB, PAGE = DOCS.parent / "examples" / "lab" / "job.yaml", DOCS / "lab-predictions.md"
 
 PLACED: tuple[Placed, ...] = (
     ("tp=2,dp_replicate=2,micro_batch_size=8", ""),
@@ -57,9 +56,7 @@ def main() -> None:
     text = placed_text(read_job(JOB), arguments.out)
     print(text)
     if not arguments.only_print:
-        page = PAGE.read_text(encoding="utf-8")
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+        write_tables(PAGE, text)
 
 
 def placed_text(job: Job, out: Path) -> str:

@@ -1,6 +1,6 @@
 """Saves checkpoints under some layouts, resumes each under others, and writes docs/checkpoints.md's table.
 
-    python tools/reshards.py [--found FOLDER] > docs/checkpoints.md
+    python -m tools.reshards [--found FOLDER] > docs/checkpoints.md
 
 What is run is ``tests/run/checkpoint/reshards.py``: two steps, a checkpoint, two more; each row goes on
 from the checkpoint under another layout (or number of ranks) and is held against those two.
@@ -23,7 +23,7 @@ with the SHA-256 of every file, is written and the folder has its name. What com
 persistent buffers, the optimizer's state of every parameter, the data position. There is no random state:
 dropout is off and data are a function of the step.
 
-Written by `python tools/reshards.py`, on Gloo ranks of one machine, fp32. Errors are relative to the run
+Written by `python -m tools.reshards`, on Gloo ranks of one machine, fp32. Errors are relative to the run
 that was not interrupted: of the next two losses and gradient norms, and of the sum of squares of all
 moments as loaded. `samples`: whether the next batches hold the very samples they should.
 
