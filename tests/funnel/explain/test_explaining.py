@@ -11,6 +11,7 @@ from meshfit.job.read import read_job
 from meshfit.mesh.spec import make_layout
 from meshfit.workload.families import read_family
 from meshfit.workload.models import catalogue, read_model
+from tests.workload.configs import HYBRID
 
 JOB = """
 schema_version: 1
@@ -247,23 +248,6 @@ def test_context_parallel_passes_keys_and_values_of_expanded_heads(job):
     times = micro_batches * layers * passes
     width = 8 * (32 + 16 + 32)
     assert sent(row)["send_recv"] == (times, times * TOKENS * width * 2 * 3 // 4)
-
-
-HYBRID = {
-    "model_type": "bamba",
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 4,
-    "attn_layer_indices": [2],
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "vocab_size": 512,
-    "mamba_n_heads": 16,
-    "mamba_d_head": 16,
-    "mamba_n_groups": 2,
-    "mamba_d_state": 16,
-    "mamba_expand": 2,
-}
 
 
 def test_a_hybrid_passes_keys_and_values_of_its_attention_only(job):

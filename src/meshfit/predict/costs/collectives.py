@@ -196,8 +196,7 @@ class CollectiveCosts:
         """Seconds without any curve of its own: of the slowest leg with what starts it.
 
         Gloo has no reduce-scatter of tensors: PyTorch's ``ProcessGroupGloo`` all-reduces the whole
-        buffer and each rank keeps its part (measured in a lab: 94 ms where an all-reduce of the same
-        MiB takes 91, half of which would do).
+        buffer and each rank keeps its part.
         """
         if kind == "reduce_scatter" and self.topology.accelerator.device_type == "cpu":
             kind = "all_reduce"
