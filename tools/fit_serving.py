@@ -18,9 +18,8 @@ def main() -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("name", "value", "low", "high", "fitted", "meaning", "source"))
     for name, entry in serving_constants().entries.items():
-        value = f"{fitted[name]:.4g}" if entry.is_fitted else f"{entry.value:.4g}"
+        value, low, high = f"{fitted[name]:.4g}", f"{entry.low:g}", f"{entry.high:g}"
         fits = "yes" if entry.is_fitted else "no"
-        low, high = f"{entry.low:g}", f"{entry.high:g}"
         writer.writerow((name, value, low, high, fits, entry.meaning, entry.source))
 
 

@@ -104,8 +104,13 @@ def serving(
     """Errors of time to first token and per token by system, backend and model, in a closed loop, and
     what layouts chosen by prediction would have cost."""
     started = time.perf_counter()
-    predictions = predict_serving(read_serving_rows(file))
-    document = serving_document(str(file), predictions, with_targets=with_targets)
+    rows = read_serving_rows(file)
+    document = serving_document(
+        str(file),
+        predict_serving(rows),
+        of_any_release=predict_serving(rows, knows_release=False),
+        with_targets=with_targets,
+    )
     document["seconds"] = time.perf_counter() - started
     if as_json:
         print_json(document)

@@ -90,3 +90,13 @@ def test_regret_is_what_the_predicted_best_lacks():
     (wrong,) = throughput_choices([at(1, 0.04, 0.02), at(2, 0.015, 0.016)])
     assert wrong.regret == pytest.approx(1 - (0.5 / 0.016) / (1 / 0.02))
     assert wrong.pairs_right == 0.0
+
+
+def test_what_a_release_adds_is_left_out_where_it_is_not_known():
+    known, other = replace(ROW, release="0.15.1"), replace(ROW, release="0.19.0")
+    of_releases = [one.tpot_s for one in predict_serving([known, other])]
+    assert of_releases[0] != of_releases[1]
+    (unknown,) = predict_serving([replace(ROW, release="")])
+    for one in predict_serving([known, other], knows_release=False):
+        assert (one.tpot_s, one.ttft_s) == (unknown.tpot_s, unknown.ttft_s)
+        assert one.row in (known, other)

@@ -44,15 +44,27 @@ class ServingDocument(TypedDict):
 
 
 def serving_document(
-    file: str, predictions: Sequence[ServingPrediction], *, with_targets: bool = False
+    file: str,
+    predictions: Sequence[ServingPrediction],
+    *,
+    of_any_release: Sequence[ServingPrediction] = (),
+    with_targets: bool = False,
 ) -> ServingDocument:
-    """Predicted and measured seconds of every row, their errors, and what choices would have cost."""
-    modelled = [one for one in predictions if one.tpot_s is not None]
+    """Predicted and measured seconds of every row, their errors, and what choices would have cost.
+
+    Args:
+        of_any_release: predictions of the same rows that do not know the engine's release, as a plan
+            does not; they are summed up beside the others.
+    """
+    modelled = _modelled(predictions)
+    summary = {"aggregated": _score(modelled)}
+    if of_any_release:
+        summary["aggregated, release unknown"] = _score(_modelled(of_any_release))
     document = ServingDocument(
         file=file,
         loop=LOOP,
         rows=[_row(one, metric) for one in predictions for metric in METRICS],
-        summary={"aggregated": _score(modelled)},
+        summary=summary,
         by_system=_by(modelled, lambda one: one.row.system),
         by_backend=_by(modelled, lambda one: one.row.backend),
         by_model=_by(modelled, lambda one: one.row.model),
@@ -67,6 +79,10 @@ def serving_document(
     if with_targets:
         document["targets"] = _targets(document)
     return document
+
+
+def _modelled(predictions: Sequence[ServingPrediction]) -> list[ServingPrediction]:
+    return [one for one in predictions if one.tpot_s is not None]
 
 
 def _row(one: ServingPrediction, metric: Literal["tpot", "ttft"]) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.costs.constants import TimeConstants
-from meshfit.predict.costs.fitting import fit_constants
+from meshfit.predict.costs.fitting import fit_constants, fit_spread_scale
 from meshfit.predict.costs.tables.chips import CHIP_OF, LINK_OF
 from meshfit.serve.device import serving_constants
-from meshfit.validate.serving.predictions import ServedGroup, served_groups
+from meshfit.validate.serving.predictions import ENGINES, ServedGroup, served_groups
 from meshfit.validate.serving.rows import ServingRow
 
 FloatArray = NDArray[np.float64]
@@ -61,7 +61,8 @@ def _names(group: ServedGroup, constants: TimeConstants) -> list[str]:
 
 def fitted_to(rows: Sequence[ServingRow], *, rounds: int = 4) -> TimeConstants:
     """Constants fitted to these rows, from those that are shipped: rates and overheads first, then
-    the pace of each release with enough rows, by the median of what is left."""
+    the pace of each release with enough rows, by the median of what is left, and at last the half
+    widths that hold four of five rows."""
     groups, reasons = served_groups(rows)
     kept = [number for number in range(len(rows)) if number not in reasons]
     remembered = _Remembered(groups, len(rows))
@@ -76,7 +77,14 @@ def fitted_to(rows: Sequence[ServingRow], *, rounds: int = 4) -> TimeConstants:
         rounds=rounds,
         tolerance=TOLERANCE,
     )
-    return _with_paces(rows, kept, remembered.predicted(constants), constants)
+    paced = _with_paces(rows, kept, remembered.predicted(constants), constants)
+    errors = np.log(remembered.predicted(paced).reshape(measured.shape) / measured)[:, kept]
+    return paced.with_values(
+        {
+            f"spread.{metric}": fit_spread_scale(of_metric, np.ones(len(kept)))
+            for metric, of_metric in zip(("tpot", "ttft"), errors, strict=True)
+        }
+    )
 
 
 def _without_paces(constants: TimeConstants) -> TimeConstants:
@@ -99,8 +107,7 @@ def _with_paces(
     shipped = serving_constants()
     for number in kept:
         row = rows[number]
-        engine = {"trtllm": "tensorrt_llm"}.get(row.backend, row.backend)
-        name = f"{PACE}.{engine}-{row.release}"
+        name = f"{PACE}.{ENGINES[row.backend]}-{row.release}"
         if name in shipped.entries:
             own = constants[name]
             left[name].append(math.log(row.tpot_s / predicted[number]) + math.log(own))

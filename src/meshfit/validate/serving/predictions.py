@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,6 +53,10 @@ class ServedGroup:
     prompt_tokens: tuple[float, ...]
     output_tokens: tuple[float, ...]
 
+    def of_any_release(self) -> "ServedGroup":
+        """The same without the engine's release."""
+        return replace(self, clock=replace(self.clock, release=""))
+
     def predicted(self, constants: TimeConstants | None = None) -> tuple[list[float], list[float]]:
         """Seconds a token and to the first token, of every row; under given constants."""
         clock = self.clock if constants is None else self.clock.with_constants(constants)
@@ -67,15 +71,22 @@ class ServedGroup:
         return steady.tpot_s.tolist(), benchmark_ttft_s(clock, steady).tolist()
 
 
-def predict_serving(rows: Sequence[ServingRow]) -> list[ServingPrediction]:
-    """A prediction of every row, in order; nothing of what was measured is looked at."""
+def predict_serving(
+    rows: Sequence[ServingRow], *, knows_release: bool = True
+) -> list[ServingPrediction]:
+    """A prediction of every row, in order; nothing of what was measured is looked at.
+
+    Args:
+        knows_release: whether the engine's release is used; a plan does not know it.
+    """
     groups, reasons = served_groups(rows)
     found = [
         ServingPrediction(row=row, reason=reasons.get(number, ""))
         for number, row in enumerate(rows)
     ]
     for group in groups:
-        for number, tpot, ttft in zip(group.rows, *group.predicted(), strict=True):
+        asked = group if knows_release else group.of_any_release()
+        for number, tpot, ttft in zip(group.rows, *asked.predicted(), strict=True):
             found[number] = ServingPrediction(row=rows[number], tpot_s=tpot, ttft_s=ttft)
     return found
 
