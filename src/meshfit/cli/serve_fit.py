@@ -1,7 +1,7 @@
 """``meshfit serve fit``."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -9,6 +9,7 @@ from meshfit.cli.jobs import JobPath
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
 from meshfit.record.files import write_json_atomically
 from meshfit.serve.job import read_serving_job
+from meshfit.serve.servers.commands import ServerKind
 
 NONE_MEETS = 1
 
@@ -17,7 +18,7 @@ def fit(
     job: JobPath,
     *,
     server: Annotated[
-        Literal["transformers", "vllm-cpu"],
+        ServerKind,
         typer.Option(help="What each layout is started with, on this machine."),
     ] = "transformers",
     out: Annotated[

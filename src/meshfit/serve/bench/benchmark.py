@@ -18,7 +18,7 @@ from meshfit.serve.servers.running import RunningServer
 from meshfit.serve.simulate.arrivals import Draw, draw_requests
 from meshfit.serve.traffic import TrafficSpec
 
-ClientName = Literal["own"] | ToolName
+ClientName = Literal["own", ToolName]
 
 WARM_UP_FRACTION = 0.1
 """Of requests, the first ones, that percentiles leave out."""

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from meshfit.record.serving import ServingRecord
+from meshfit.serve.bench.measured import asked_after_warm_up, request_times, span_s
+from meshfit.serve.latencies import percentile
 
 _GENERATORS = {"vllm": "vllm-benchmark", "guidellm": "guidellm"}
 _UNNAMED = "nop"
@@ -16,25 +18,19 @@ _POINTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 def llmd_report(record: ServingRecord, *, model: str) -> dict[str, Any]:
     """The report of the requests after the warm-up; seconds as such, ``tpot`` as one value a request."""
-    asked = record.requests[record.warm_up :]
-    served = [one for one in asked if one.first_token_s is not None and one.finished_s is not None]
-    ends_s = max((one.finished_s or 0.0 for one in served), default=0.0)
-    duration_s = max(ends_s - asked[0].sent_s, 1e-9)
-    e2e_s = [(one.finished_s or 0.0) - one.sent_s for one in served]
-    ttft_s = [(one.first_token_s or 0.0) - one.sent_s for one in served]
-    tpot_s = [
-        (whole - first) / (one.output_tokens - 1)
-        for one, whole, first in zip(served, e2e_s, ttft_s, strict=True)
-        if one.output_tokens > 1
-    ]
+    asked = asked_after_warm_up(record)
+    served = [one for one in asked if not one.error]
+    times = [request_times(one) for one in served]
+    duration_s = span_s(asked, times)
+    tpot_s = [one.tpot_s for one in times if one.tpot_s is not None]
     gaps_s = [gap for one in served for gap in one.gaps_s]
     output_tokens = sum(one.output_tokens for one in served)
     prompt_tokens = sum(one.prompt_tokens for one in served)
     latency = {
-        "time_to_first_token": _statistics(ttft_s, "s"),
+        "time_to_first_token": _statistics([one.ttft_s for one in times], "s"),
         "time_per_output_token": _statistics(tpot_s, "s/token"),
         "inter_token_latency": _statistics(gaps_s, "s/token"),
-        "request_latency": _statistics(e2e_s, "s"),
+        "request_latency": _statistics([one.e2e_s for one in times], "s"),
     }
     return {
         "version": "0.1",
@@ -69,11 +65,10 @@ def llmd_report(record: ServingRecord, *, model: str) -> dict[str, Any]:
 def _statistics(values: Sequence[float], units: str) -> dict[str, Any] | None:
     if not values:
         return None
-    points = dict(zip(_POINTS, np.percentile(values, _POINTS).tolist(), strict=True))
     return {
         "units": units,
         "mean": float(np.mean(values)),
         "stddev": float(np.std(values)),
         "min": float(np.min(values)),
         "max": float(np.max(values)),
-    } | {f"p{percent}": value for percent, value in points.items()}
+    } | {f"p{percent}": percentile(values, percent) for percent in _POINTS}

@@ -14,6 +14,7 @@ from meshfit.serve.latencies import (
     is_good,
     latency_percentiles,
     missed_targets,
+    percentile,
 )
 from meshfit.serve.traffic import Metric, Target
 
@@ -50,29 +51,35 @@ class Measured:
 
 def measured(record: ServingRecord, targets: Sequence[Target] = ()) -> Measured:
     """What the requests of a record show."""
-    asked = record.requests[record.warm_up :] or record.requests
+    asked = asked_after_warm_up(record)
     served = [one for one in asked if not one.error]
-    times = [_times(one) for one in served]
+    times = [request_times(one) for one in served]
     gaps_s = np.array([gap for one in served for gap in one.gaps_s])
     gaps = Gaps(seconds=gaps_s, counts=np.ones_like(gaps_s))
     latencies = latency_percentiles(times, gaps)
-    span_s = _span_s(asked, times)
+    seconds = span_s(asked, times)
     good = [is_good(one, targets) for one in times]
     return Measured(
         latencies=latencies,
         served=len(served),
         failed=dict(Counter(one.error for one in asked if one.error)),
         offered_per_s=_offered_per_s(asked),
-        served_per_s=len(served) / span_s if served else 0.0,
-        output_tokens_per_s=sum(one.output_tokens for one in served) / span_s if served else 0.0,
+        served_per_s=len(served) / seconds if served else 0.0,
+        output_tokens_per_s=sum(one.output_tokens for one in served) / seconds if served else 0.0,
         good_fraction=sum(good) / len(asked) if targets else None,
         missed=missed_targets(latencies, targets, times=times, gaps=gaps),
-        client_lag_s=float(np.percentile([one.sent_s - one.planned_s for one in asked], 99)),
+        client_lag_s=percentile([one.sent_s - one.planned_s for one in asked], 99),
         is_stationary=_is_stationary(times),
     )
 
 
-def _times(request: ServedRequest) -> RequestTimes:
+def asked_after_warm_up(record: ServingRecord) -> tuple[ServedRequest, ...]:
+    """The requests that count; all where there are none after the warm-up."""
+    return record.requests[record.warm_up :] or record.requests
+
+
+def request_times(request: ServedRequest) -> RequestTimes:
+    """Of a request that did not fail."""
     assert request.first_token_s is not None and request.finished_s is not None
     return RequestTimes(
         sent_s=request.sent_s,
@@ -82,15 +89,15 @@ def _times(request: ServedRequest) -> RequestTimes:
     )
 
 
-def _span_s(asked: Sequence[ServedRequest], times: Sequence[RequestTimes]) -> float:
-    """From the first sending to the last end."""
+def span_s(asked: Sequence[ServedRequest], times: Sequence[RequestTimes]) -> float:
+    """Seconds from the first sending to the last end."""
     ends_s = max((one.finished_s for one in times), default=asked[-1].sent_s)
     return max(ends_s - asked[0].sent_s, 1e-9)
 
 
 def _offered_per_s(asked: Sequence[ServedRequest]) -> float | None:
-    span_s = asked[-1].planned_s - asked[0].planned_s
-    return (len(asked) - 1) / span_s if span_s > 0 else None
+    planned_s = asked[-1].planned_s - asked[0].planned_s
+    return (len(asked) - 1) / planned_s if planned_s > 0 else None
 
 
 def _is_stationary(times: Sequence[RequestTimes]) -> bool:

@@ -18,7 +18,6 @@ from meshfit.serve.servers.running import RunningServer
 from meshfit.serve.traffic import TrafficSpec
 
 ToolName = Literal["vllm", "guidellm"]
-TOOLS: tuple[ToolName, ...] = ("vllm", "guidellm")
 
 _LAST_LINES = 12
 _VLLM_COLUMNS = ("start_times", "input_lens", "output_lens", "ttfts", "itls", "errors")

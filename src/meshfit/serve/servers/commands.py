@@ -11,7 +11,6 @@ from meshfit.serve.layout import ServingLayout
 from meshfit.serve.simulate.scheduler import SchedulerSpec
 
 ServerKind = Literal["transformers", "vllm-cpu"]
-SERVER_KINDS: tuple[ServerKind, ...] = ("transformers", "vllm-cpu")
 
 VLLM_CPU_VARIABLE = "MESHFIT_VLLM_PYTHON"
 """Names the interpreter of the environment that vLLM's CPU build is installed in."""
