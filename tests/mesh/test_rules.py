@@ -12,6 +12,7 @@ from meshfit.mesh.facts import DEGREES, facts_of
 from meshfit.mesh.rulebook import POSITIVE, RULES
 from meshfit.mesh.rules import allowed, refused, violations
 from meshfit.mesh.spec import make_layout
+from meshfit.workload.training import AdapterSpec, DataSpec, RuntimeSpec
 from tests.mesh.strategies import layouts
 
 NATIVE = engine_profile("native")
@@ -244,6 +245,27 @@ NATIVE_EXAMPLES = [
     ("auxiliary_loss_on_one_stage", {"auxiliary_loss": True, "pp": 1}, {"pp": 2}),
     ("auxiliary_loss_of_whole_sequences", {"auxiliary_loss": True, "cp": 1}, {"cp": 2}),
     (
+        "expert_capacity_of_whole_sequences",
+        {"expert_capacity": True, "num_experts": 0, "cp": 2},
+        {"num_experts": 8},
+    ),
+    (
+        "ring_takes_no_packed_documents",
+        {"packed_documents": True, "cp": 2, "cp_method": "all_to_all"},
+        {"cp_method": "ring"},
+    ),
+    (
+        "packed_documents_on_one_stage",
+        {"packed_documents": False, "pp": 2},
+        {"packed_documents": True},
+    ),
+    ("muon_without_zero1", {"optimizer": "adamw", "zero_stage": 1}, {"optimizer": "muon"}),
+    (
+        "adapters_beside_whole_matrices",
+        {"adapters": True, "model_type": "llama", "tp": 2},
+        {"model_type": "gpt2"},
+    ),
+    (
         "latent_attention_without_tensor_parallel",
         {"latent_attention": True, "model_type": "deepseek_v3", "tp": 1},
         {"tp": 2},
@@ -257,6 +279,27 @@ NATIVE_EXAMPLES = [
 def test_each_rule_of_the_native_engine_holds_and_breaks(rule, legal, illegal):
     assert rule not in broken(**legal)
     assert rule in broken(**legal | illegal)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"optimizer": "muon"}, "muon_without_zero1"),
+        ({"adapter": AdapterSpec(rank=4)}, "adapters_beside_whole_matrices"),
+        ({"data": DataSpec(source="documents")}, "packed_documents_on_one_stage"),
+        ({"data": DataSpec(source="documents")}, "ring_takes_no_packed_documents"),
+        (
+            {"runtime": RuntimeSpec(expert_capacity_factor=1.5)},
+            "expert_capacity_of_whole_sequences",
+        ),
+    ],
+)
+def test_rules_see_what_a_training_asks_for(make_training, change, rule):
+    layout = {"zero_stage": 1, "tp": 2, "pp": 2, "cp": 2, "cp_method": "ring"}
+    others = {"num_experts": 8, "model_type": "gpt2"} | layout
+    plain = make_training()
+    assert rule not in broken(**facts_of(training=plain) | others)
+    assert rule in broken(**facts_of(training=replace(plain, **change)) | others)
 
 
 def test_gpipe_runs_with_fewer_micro_batches_than_stages():

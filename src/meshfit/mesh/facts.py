@@ -81,6 +81,10 @@ def facts_of(
     if training is not None:
         facts["sequence_length"] = training.sequence_length
         facts["global_batch_size"] = training.global_batch_size
+        facts["optimizer"] = training.optimizer
+        facts["adapters"] = training.adapter is not None
+        facts["packed_documents"] = training.data.source == "documents"
+        facts["expert_capacity"] = training.runtime.expert_capacity_factor is not None
     if topology is not None:
         facts["world"] = topology.num_accelerators
         facts["gpus_per_domain"] = max(topology.gpus_per_host, topology.levels[0].size)

@@ -211,6 +211,24 @@ def ring_takes_no_window(
     sliding_window: Fact, sequence_length: Fact, cp: Fact, cp_method: Fact
 ) -> Fact:
     """The blocks of a balanced ring are causal or whole, and a window cuts through them."""
-    is_ring = (cp_method != "all_gather") & (cp_method != "all_to_all")
     is_windowed = (sliding_window > 0) & (sliding_window < sequence_length)
-    return (cp == 1) | ((is_ring & is_windowed) == 0)
+    return (cp == 1) | ((_goes_round(cp_method) & is_windowed) == 0)
+
+
+@rule(
+    subject="cp_method",
+    message=(
+        "packed documents (data: a .jsonl file) do not go round a ring of cp={cp} ranks "
+        "(cp_method={cp_method!r})"
+    ),
+    module="attention",
+    lists_all=True,
+)
+def ring_takes_no_packed_documents(packed_documents: Fact, cp: Fact, cp_method: Fact) -> Fact:
+    """Documents end inside the blocks of a ring, which are causal or whole."""
+    return (packed_documents == 0) | (cp == 1) | (_goes_round(cp_method) == 0)
+
+
+def _goes_round(cp_method: Fact) -> Fact:
+    """Whether blocks of keys go from rank to rank."""
+    return (cp_method != "all_gather") & (cp_method != "all_to_all")

@@ -187,6 +187,20 @@ def auxiliary_loss_of_whole_sequences(auxiliary_loss: Fact, cp: Fact) -> Fact:
 
 
 @rule(
+    subject="cp",
+    message=(
+        "expert_capacity_factor limits what experts take of a rank's tokens, which cp={cp} takes from "
+        "all over a sequence; leaving it out drops no tokens"
+    ),
+    module="experts",
+    lists_all=True,
+)
+def expert_capacity_of_whole_sequences(expert_capacity: Fact, num_experts: Fact, cp: Fact) -> Fact:
+    """Which tokens are dropped would depend on how the sequence is cut."""
+    return (expert_capacity == 0) | (num_experts == 0) | (cp == 1)
+
+
+@rule(
     subject="etp",
     message="etp={etp} divides experts that are already divided by ep; ep is {ep}",
     module="experts",

@@ -53,6 +53,20 @@ def gpt2_without_tensor_parallel(model_type: Fact, tp: Fact) -> Fact:
 @rule(
     subject="tp",
     message=(
+        "adapters of {model_type} stand beside packed matrices, which tp={tp} would cut in several pieces"
+    ),
+    module="attention",
+    lists_all=True,
+)
+def adapters_beside_whole_matrices(adapters: Fact, model_type: Fact, tp: Fact) -> Fact:
+    """A factor for q, k and v together has no cut that is theirs."""
+    packs = (model_type == "gpt2") | (model_type == "phi3")
+    return (adapters == 0) | (packs == 0) | (tp == 1)
+
+
+@rule(
+    subject="tp",
+    message=(
         "{engine} does not split {model_type} by tp={tp}: transformers has no tensor-parallel plan for "
         "its latent attention"
     ),

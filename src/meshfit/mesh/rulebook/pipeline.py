@@ -345,6 +345,20 @@ def split_backward_keeps_parameters(schedule: Fact, zero_stage: Fact, dp_shard: 
     return ~np.isin(schedule, SPLIT_SCHEDULES) | ~_as_bool(frees)
 
 
+@rule(
+    subject="pp",
+    message=(
+        "packed documents (data: a .jsonl file) run on one stage in {engine}: the later ones of pp={pp} "
+        "do not see where documents end"
+    ),
+    module="attention",
+    lists_all=True,
+)
+def packed_documents_on_one_stage(packed_documents: Fact, pp: Fact) -> Fact:
+    """Stages exchange hidden states, and the end of a document is a token."""
+    return (packed_documents == 0) | (pp == 1)
+
+
 def _bubble(num_micro_batches: Any, pp: Any) -> dict[str, Any]:
     """A balanced pipeline's idle share, (pp - 1) / (m + pp - 1) (2104.04473, section 2.2)."""
     return {"bubble": f"{(pp - 1) / (num_micro_batches + pp - 1):.0%}"}

@@ -43,6 +43,17 @@ def zero1_runs_alone(zero_stage: Fact, tp: Fact, pp: Fact, dp_replicate: Fact) -
 
 @rule(
     subject="zero_stage",
+    message="optimizer={optimizer} does not run with zero_stage={zero_stage} in {engine}",
+    lists_all=True,
+)
+def muon_without_zero1(optimizer: Fact, zero_stage: Fact) -> Fact:
+    """``ZeroRedundancyOptimizer`` builds one optimizer for all parameters of a rank; Muon has matrices
+    and others."""
+    return (optimizer != "muon") | (zero_stage != 1)
+
+
+@rule(
+    subject="zero_stage",
     message="zero_stage=0 shards nothing, but dp_shard={dp_shard} asks for shards",
     lists_all=True,
 )
