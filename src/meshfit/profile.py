@@ -96,6 +96,8 @@ class ServingOptions:
             it keeps a page for every token.
         batches: by the device, the largest first; the last holds for every device.
         graph_bytes: of captured CUDA graphs, a rank.
+        mixed_steps: whether by default chunks of prompts and decoding requests share steps; else each
+            has steps of its own.
     """
 
     memory_policy: MemoryPolicy
@@ -104,6 +106,7 @@ class ServingOptions:
     frees_behind_window: bool
     batches: tuple[BatchDefaults, ...]
     graph_bytes: int
+    mixed_steps: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

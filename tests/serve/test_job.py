@@ -39,6 +39,20 @@ def test_the_command_line_overrides_keys_of_the_layout(tmp_path):
     assert job(tmp_path, layout="replicas=1,pp=2").layout == ServingLayout(tp=4, pp=2)
 
 
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ("tp", "'tp' is not key=value; write it like replicas=2,tp=4"),
+        ("tp=2,tp=4", "'tp' is there twice"),
+        ("tp=two", "--layout.*tp"),
+        ("tpp=2", "--layout.*tpp"),
+    ],
+)
+def test_what_is_wrong_of_the_layout_on_the_command_line_is_named(tmp_path, layout, message):
+    with pytest.raises(InputError, match=message):
+        job(tmp_path, layout=layout)
+
+
 def test_auto_leaves_the_number_of_accelerators_open(tmp_path):
     read = job(tmp_path, JOB.replace("8 H100-SXM", "auto x H100-SXM"))
     assert read.topology is None

@@ -193,12 +193,17 @@ def parse_layout_text(text: str) -> dict[str, Any]:
     Raises:
         InputError: not ``key=value`` pairs, a key twice or unknown, or a value of the wrong kind.
     """
-    pairs = _pairs(text, "--layout", "tp=4,pp=2")
+    pairs = key_values(text, "--layout", "tp=4,pp=2")
     keys = {key: _layout_value(value) for key, value in pairs.items()}
     return _layout_keys(validate(LayoutFile, keys, "--layout"))
 
 
-def _pairs(text: str, option: str, example: str) -> dict[str, str]:
+def key_values(text: str, option: str, example: str) -> dict[str, str]:
+    """The ``key=value`` pairs of an option, apart by commas.
+
+    Raises:
+        InputError: one is no pair, or a key is there twice.
+    """
     keys: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = pair.partition("=")
@@ -214,7 +219,7 @@ def _assume(file: AssumeFile, text: str | None) -> AssumeFile:
     """The job's assumptions with those of the command line before them."""
     if text is None:
         return file
-    given = validate(AssumeFile, _pairs(text, "--assume", "straggler=1.05"), "--assume")
+    given = validate(AssumeFile, key_values(text, "--assume", "straggler=1.05"), "--assume")
     return file.model_copy(update=given.model_dump(exclude_none=True))
 
 

@@ -13,11 +13,12 @@ from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
 from meshfit.job.budget import positive_duration, read_price
+from meshfit.job.read import key_values
 from meshfit.job.schema import Count, Number, Strict
 from meshfit.profile import EngineProfile
 from meshfit.serve.budget import MOST_OF_DEVICE, ServingBudget, serving_budget
 from meshfit.serve.layout import Deployment, DisaggregatedLayout, ServingLayout
-from meshfit.serve.quantized import served_as
+from meshfit.serve.quantized import AS_STORED, served_as
 from meshfit.serve.simulate.routing import Policy
 from meshfit.serve.simulate.speculation import SpeculationSpec
 from meshfit.serve.traffic import Arrivals, LengthSpec, Metric, Target, TrafficSpec
@@ -28,9 +29,6 @@ from meshfit.workload.models import catalogue, read_model
 
 Quantity = str | Number
 CacheType = Literal["auto", "fp8"]
-WeightType = Literal[
-    "auto", "bf16", "fp8", "fp8_block", "awq", "gptq", "gptq_int8", "nvfp4", "mxfp4", "int4_experts"
-]
 
 _RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*/\s*(s|min|h)\s*")
 _PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
@@ -54,7 +52,7 @@ class TrafficFile(Strict):
 
 
 class QuantizationFile(Strict):
-    weights: WeightType = "auto"
+    weights: str = AS_STORED
     kv_cache: CacheType = "auto"
 
 
@@ -348,16 +346,10 @@ def _layout_asked(
         raise InputError(
             "--layout changes one pool; the job has two (layout.prefill, layout.decode)"
         )
-    pairs = dict(_pair(part) for part in text.split(",") if part.strip())
     given = {} if file is None else file.model_dump()
-    return _layout(validate(ServingLayoutFile, given | pairs, "--layout"))
-
-
-def _pair(text: str) -> tuple[str, int]:
-    key, _, value = text.partition("=")
-    if not value.strip().isdigit():
-        raise InputError(f"--layout: {text.strip()!r} is not key=number; write replicas=2,tp=4")
-    return key.strip(), int(value)
+    for key, value in key_values(text, "--layout", "replicas=2,tp=4").items():
+        given[key] = int(value) if value.isdigit() else value
+    return _layout(validate(ServingLayoutFile, given, "--layout"))
 
 
 def _layout(file: ServingLayoutFile | TwoPoolsFile) -> Deployment:

@@ -10,7 +10,7 @@ from meshfit.serve.budget import MOST_OF_DEVICE, ServingBudget
 from meshfit.serve.kv_cache import KvCache, kv_cache
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.shards import StageShards, stages
-from meshfit.workload.blocks.feed_forward import MlpSpec
+from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
 from meshfit.workload.model import ModelSpec
 
 Verdict = Literal["fits", "does_not_fit"]
@@ -235,10 +235,9 @@ def _made_per_token(block: object, hidden_size: int, layout: ServingLayout) -> f
     """Elements that a block makes of one token on one rank."""
     if isinstance(block, MlpSpec):
         return (3 if block.gated else 2) * block.intermediate_size / layout.tp
-    experts = getattr(block, "experts_per_token", None)
-    if experts is not None:
-        width = 3 * block.expert.intermediate_size / layout.expert_tp  # type: ignore[attr-defined]
-        return float(experts * (width + hidden_size) * layout.attention_dp / layout.ep)
+    if isinstance(block, MoeSpec):
+        width = 3 * block.expert.intermediate_size / layout.expert_tp
+        return block.experts_per_token * (width + hidden_size) * layout.attention_dp / layout.ep
     heads = getattr(block, "num_attention_heads", 0) or 0
     head_dim = getattr(block, "head_dim", None) or getattr(block, "qk_head_dim", 0) or 0
     return 3.0 * heads * head_dim / layout.tp

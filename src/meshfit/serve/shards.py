@@ -134,9 +134,10 @@ def stages(
 ) -> tuple[StageShards, ...]:
     """What a rank of each pipeline stage holds.
 
-    Equal stages are one object. Layers are spread evenly; the first stage has the embedding, the last final norm and head, and
-    with them a tied embedding again where there are several. Ranks with the most experts count.
-    Towers lie whole on the first stage; heads for multi-token prediction are not loaded.
+    Equal stages are one object. Layers are spread evenly; the first stage has the embedding, the last
+    final norm and head, and with them a tied embedding again where there are several. Ranks with the
+    most experts count. Towers lie whole on the first stage; heads for multi-token prediction are not
+    loaded.
     """
     kinds, order = _layer_kinds(model, layout, read_quantization(model.config))
     counts = even_stages(model.num_hidden_layers, layout.pp)

@@ -99,3 +99,12 @@ def test_requests_of_guidellms_result_are_put_into_order():
     assert (second.sent_s, second.first_token_s, second.finished_s) == (2.0, 2.5, 3.0)
     with pytest.raises(RunError, match="lacks details"):
         read_guidellm({"benchmarks": []})
+
+
+def test_a_tool_that_does_not_end_is_ended_and_said(tmp_path, monkeypatch):
+    tool = tmp_path / "vllm"
+    tool.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RunError, match=r"vllm did not end within 0\.2 s"):
+        run_tool("vllm", RUN, timeout_s=0.2)

@@ -65,10 +65,12 @@ SERVING = ServingOptions(
         BatchDefaults(least_device_bytes=0, max_batched_tokens=2048, max_sequences=256),
     ),
     graph_bytes=2 * 2**30,
+    mixed_steps=False,
 )
 """``mem_fraction_static`` of a server on 80 GB and more (``server_args.py`` works it out from the chunk
 and the graphs; 0.84 to 0.9 in logs), a radix cache of single tokens, its chunk of a prefill.
-Windowed layers have a pool of their own (``SWAKVPool``)."""
+Windowed layers have a pool of their own (``SWAKVPool``). Prompts go before decoding, without
+``--enable-mixed-chunk``."""
 
 SGLANG = serving_profile(
     name="sglang",

@@ -16,12 +16,10 @@ from meshfit.serve.job import ServingJob
 from meshfit.serve.layout import Deployment
 from meshfit.serve.servers.running import RunningServer
 from meshfit.serve.simulate.arrivals import Draw, draw_requests
+from meshfit.serve.simulate.window import WARM_UP_FRACTION
 from meshfit.serve.traffic import TrafficSpec
 
 ClientName = Literal["own", ToolName]
-
-WARM_UP_FRACTION = 0.1
-"""Of requests, the first ones, that percentiles leave out."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,13 +61,17 @@ def run_tool(name: ToolName, run: ToolRun, *, timeout_s: float) -> tuple[ServedR
 
     Raises:
         InputError: it is not installed, or cannot drive such traffic.
-        RunError: it failed; with the end of what it said.
+        RunError: it failed, with the end of what it said, or did not end in time.
     """
     if not installed_tool(name):
         raise InputError(f"{name} is not installed here; --client own needs nothing more")
-    done = subprocess.run(
-        tool_command(name, run), capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    command = tool_command(name, run)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RunError(f"{name} did not end within {timeout_s:g} s") from None
     if done.returncode or not run.result.is_file():
         said = "\n".join((done.stdout + done.stderr).splitlines()[-_LAST_LINES:])
         raise RunError(f"{name} ended with {done.returncode}:\n{said}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError, NothingFitsError
 from meshfit.profile import EngineProfile
-from meshfit.serve.budget import ServingBudget, serving_budget
+from meshfit.serve.budget import ServingBudget, serving_options
 from meshfit.serve.clock import ReplicaClock
 from meshfit.serve.job import ServingJob
 from meshfit.serve.layout import Deployment, DisaggregatedLayout, ServingLayout
@@ -15,9 +15,6 @@ from meshfit.serve.simulate.pools import Pool, Pools, TwoPools
 from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.step_table import StepTable
 from meshfit.units import format_bytes
-
-_PREFILLS_APART = ("sglang",)
-"""Engines that by default compute prompts and decode in steps of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +72,13 @@ class _Replica:
     def of(
         cls, job: ServingJob, layout: ServingLayout, profile: EngineProfile, topology: Topology
     ) -> "_Replica":
-        element_bytes = job.cache_element_bytes or 2.0
-        budget = serving_budget(
-            profile,
-            topology.accelerator,
-            memory_fraction=job.memory_fraction,
-            cache_element_bytes=element_bytes,
-            step_tokens=job.step_tokens,
-            max_sequences=job.max_sequences,
+        budget = job.budget(profile, topology.accelerator)
+        clock = ReplicaClock(
+            model=job.model,
+            layout=layout,
+            profile=profile,
+            topology=topology,
+            cache_bytes=budget.cache_element_bytes,
         )
         memory = replica_memory(
             job.model,
@@ -91,6 +87,7 @@ class _Replica:
             topology.accelerator,
             request_tokens=_longest_likely(job),
             budget=budget,
+            held=clock.held,
         )
         if memory.verdict == "does_not_fit":
             raise NothingFitsError(
@@ -99,13 +96,6 @@ class _Replica:
                 f"request of {memory.request_tokens} tokens ({topology.accelerator.name}, "
                 f"{format_bytes(memory.capacity_bytes)})"
             )
-        clock = ReplicaClock(
-            model=job.model,
-            layout=layout,
-            profile=profile,
-            topology=topology,
-            cache_bytes=element_bytes,
-        )
         return cls(layout=layout, clock=clock, memory=memory, budget=budget, topology=topology)
 
     def pool(self, job: ServingJob) -> Pool:
@@ -116,7 +106,7 @@ class _Replica:
             token_budget=self.budget.step_tokens * groups,
             kv_capacity_tokens=self.memory.kv_tokens,
             block_tokens=self.budget.page_tokens,
-            mixed_steps=self.clock.profile.name not in _PREFILLS_APART,
+            mixed_steps=serving_options(self.clock.profile).mixed_steps,
             micro_batches=self.layout.pp,
             draft_tokens=job.speculation.draft_tokens if job.speculation else 0,
         )
