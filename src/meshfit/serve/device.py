@@ -32,6 +32,12 @@ def likely_range(metric: Metric, seconds: float) -> tuple[float, float]:
     return seconds / factor, seconds * factor
 
 
+def is_measured(accelerator: str) -> bool:
+    """Whether servers on that accelerator's chip were measured, so that its constants are fitted."""
+    entry = serving_constants().entries.get(f"memory.{CHIP_OF.get(accelerator)}")
+    return entry is not None and entry.is_fitted
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServingDevice:
     """Rates and overheads of one accelerator under one engine.

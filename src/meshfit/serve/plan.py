@@ -9,19 +9,16 @@ import numpy as np
 
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError
-from meshfit.predict.costs.tables.chips import CHIP_OF
 from meshfit.profile import EngineProfile
 from meshfit.serve.clock import ReplicaClock
 from meshfit.serve.clusters import cluster_of
+from meshfit.serve.device import is_measured
 from meshfit.serve.job import ServingJob
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.loading import DEFAULT_PERCENTILE, ReplicaLoad, replica_load
 from meshfit.serve.memory import ReplicaMemory, replica_memory
 from meshfit.serve.space import serving_space
 from meshfit.serve.step_time import StepLoad, chunk_pairs
-
-MEASURED_CHIPS = ("H100", "B200", "B300")
-"""Chips that the constants of servers were fitted on."""
 
 AUTO_COUNTS: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64)
 """Accelerators that ``cluster: auto x NAME`` tries, in order."""
@@ -256,7 +253,7 @@ def _notes(layout: ServingLayout, accelerator: str) -> tuple[str, ...]:
         notes.append("pp: no measured server behind it")
     if layout.ranks_per_replica > 8:
         notes.append("over several hosts: no measured server behind it")
-    if CHIP_OF.get(accelerator) not in MEASURED_CHIPS:
+    if not is_measured(accelerator):
         notes.append(f"{accelerator}: no measured server behind it")
     return tuple(notes)
 
