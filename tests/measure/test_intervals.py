@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfit.measure.intervals import Interval, clip, intersect, seconds, subtract, union
+from meshfit.measure.intervals import Interval, clip, seconds, subtract, union
 
 MOMENTS = 24
 WHOLE = st.lists(
@@ -28,11 +28,8 @@ def test_a_union_is_sorted_disjoint_and_covers_the_same_moments(intervals: list[
 
 
 @given(WHOLE, WHOLE)
-def test_difference_and_intersection_are_those_of_sets(
-    one: list[Interval], other: list[Interval]
-) -> None:
+def test_a_difference_is_that_of_sets(one: list[Interval], other: list[Interval]) -> None:
     assert cells(subtract(union(one), union(other))) == cells(one) - cells(other)
-    assert cells(intersect(union(one), union(other))) == cells(one) & cells(other)
 
 
 @given(WHOLE, st.integers(0, MOMENTS), st.integers(0, MOMENTS))

@@ -40,11 +40,6 @@ def subtract(whole: Sequence[Interval], holes: Sequence[Interval]) -> list[Inter
     return left
 
 
-def intersect(one: Sequence[Interval], other: Sequence[Interval]) -> list[Interval]:
-    """The moments that lie in both; both are unions."""
-    return subtract(one, subtract(one, other))
-
-
 def clip(intervals: Sequence[Interval], begin: float, end: float) -> list[Interval]:
     """The moments of a union between ``begin`` and ``end``, none if that is no interval."""
     inside: list[Interval] = []

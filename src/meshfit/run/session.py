@@ -36,6 +36,7 @@ from meshfit.run.experts.report import routing_report
 from meshfit.run.faults import fault_at
 from meshfit.run.gradients import compare_gradients, has_gradients, save_gradients
 from meshfit.run.mesh import RankMesh, build_mesh
+from meshfit.run.model.transformer import head_dim_of
 from meshfit.run.model.weights import write_initial_weights
 from meshfit.run.parallelize import RankModel, build_rank_model, compute_dtype
 from meshfit.run.placement import require_placement
@@ -325,14 +326,11 @@ class Session:
 
     def _environment(self, model: RankModel, corpus: Corpus, rank: Rank) -> dict[str, Any]:
         config = model.stages[0].model.config
-        head_dim = getattr(config, "head_dim", None) or (
-            config.hidden_size // config.num_attention_heads
-        )
         found = run_environment(
             rank.device,
             ranks=rank.ranks_on_host,
             dtype=compute_dtype(self._request.training.precision) or torch.float32,
-            head_dim=head_dim,
+            head_dim=head_dim_of(config),
         )
         ours = {
             "attention": "sdpa",

@@ -4,9 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from meshfit.mesh.spec import LayoutSpec
-
-_FAMILIES = ("mixtral", "qwen3_moe", "deepseek_v3")
-
+from meshfit.run.model.transformer import family_of
 
 _DIVIDES_STATES = 2
 """ZeRO stage from which FSDP2 holds parameters."""
@@ -19,7 +17,7 @@ def _is_plain(layout: LayoutSpec) -> bool:
 
 def refusals(config: Mapping[str, Any], layout: LayoutSpec) -> Iterator[tuple[str, str]]:
     """(axis, why not) of what cannot be run, with what would work."""
-    has_experts = config.get("model_type") in _FAMILIES
+    has_experts = family_of(config).has_experts
     if layout.ep > 1 and not has_experts:
         yield "ep", "this model has no experts; use ep=1"
     if layout.etp > 1:

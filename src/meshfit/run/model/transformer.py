@@ -31,6 +31,7 @@ class Family:
     embeddings: tuple[str, ...]
     layers: str
     final_norm: str
+    has_experts: bool = False
 
 
 _LLAMA_LIKE = {"embeddings": ("embed_tokens",), "layers": "layers", "final_norm": "norm"}
@@ -43,9 +44,9 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(
         class_name="GPT2LMHeadModel", embeddings=("wte", "wpe"), layers="h", final_norm="ln_f"
     ),
-    "mixtral": Family(class_name="MixtralForCausalLM", **_LLAMA_LIKE),
-    "qwen3_moe": Family(class_name="Qwen3MoeForCausalLM", **_LLAMA_LIKE),
-    "deepseek_v3": Family(class_name="DeepseekV3ForCausalLM", **_LLAMA_LIKE),
+    "mixtral": Family(class_name="MixtralForCausalLM", has_experts=True, **_LLAMA_LIKE),
+    "qwen3_moe": Family(class_name="Qwen3MoeForCausalLM", has_experts=True, **_LLAMA_LIKE),
+    "deepseek_v3": Family(class_name="DeepseekV3ForCausalLM", has_experts=True, **_LLAMA_LIKE),
     "phi3": Family(class_name="Phi3ForCausalLM", **_LLAMA_LIKE),
 }
 """Hugging Face ``model_type`` -> the family. These can be run."""
@@ -63,6 +64,12 @@ def family_of(config: Mapping[str, Any]) -> Family:
             f"model_type {model_type!r} cannot be run; the runner knows {', '.join(FAMILIES)}"
         )
     return FAMILIES[model_type]
+
+
+def head_dim_of(config: Any) -> int:
+    """Columns of one attention head of a Hugging Face config, which need not say so."""
+    head_dim = getattr(config, "head_dim", None)
+    return head_dim or config.hidden_size // config.num_attention_heads
 
 
 def import_model_class(config: Mapping[str, Any]) -> type[nn.Module]:

@@ -8,7 +8,7 @@ from torch import nn
 from meshfit.errors import InputError
 from meshfit.run.model.adapters import AdaptedLinear
 from meshfit.run.model.packed import Packing
-from meshfit.run.model.transformer import Stage
+from meshfit.run.model.transformer import Stage, head_dim_of
 
 _OWN_PLANS: dict[str, dict[str, str]] = {
     "gpt2": {
@@ -77,7 +77,7 @@ def _packed_sizes(config: Any) -> Mapping[str, tuple[int, ...]]:
         return {"attn.c_attn": (hidden, hidden, hidden)}
     if config.model_type != "phi3":
         return {}
-    head_dim = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
+    head_dim = head_dim_of(config)
     queries = config.num_attention_heads * head_dim
     keys = config.num_key_value_heads * head_dim
     width = config.intermediate_size

@@ -25,7 +25,7 @@ from torch.distributed.tensor.parallel import (
 from meshfit.errors import InputError
 from meshfit.run.experts.layer import has_experts, share_router
 from meshfit.run.model.adapters import BASE, AdaptedLinear
-from meshfit.run.model.transformer import Stage
+from meshfit.run.model.transformer import Stage, head_dim_of
 from meshfit.run.tensor.plan import check_divisible, packings_of, plan_of_layers, share_heads
 from meshfit.run.tensor.styles import (
     ReplicatedParallel,
@@ -96,11 +96,7 @@ def _style_of(style: str, config: Any, between_blocks: Placement) -> ParallelSty
         case "rowwise":
             return RowwiseParallel(output_layouts=between_blocks)
         case "shared_heads":
-            head_dim = getattr(config, "head_dim", None)
-            return SharedHeads(
-                heads=config.num_key_value_heads,
-                head_dim=head_dim or config.hidden_size // config.num_attention_heads,
-            )
+            return SharedHeads(heads=config.num_key_value_heads, head_dim=head_dim_of(config))
         case "transposed_colwise":
             return TransposedParallel(by_columns=True, output=between_blocks)
         case "transposed_rowwise":
