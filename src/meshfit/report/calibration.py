@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from meshfit.report import words
+from meshfit.report.titled import titled_table
 from meshfit.units import format_duration
 
 _NAMES = {
@@ -42,14 +42,8 @@ def calibration_line(calibration: Mapping[str, Any]) -> Text:
 
 
 def _factors_table(factors: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(
-        title="Learned from runs",
-        title_justify="left",
-        title_style="bold",
-        caption="factor: measured over predicted, drawn towards 1 with few layouts",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
+    table = titled_table(
+        "Learned from runs", "factor: measured over predicted, drawn towards 1 with few layouts"
     )
     table.add_column("term")
     table.add_column("factor", justify="right")

@@ -127,7 +127,7 @@ class PlanDocument(TypedDict):
     seconds_by_tier: dict[str, float]
     candidates: list[PlanCandidateDocument]
     meshes: NotRequired[list[MeshDocument]]
-    """The best layout of each mesh, the fastest mesh first."""
+    """The best layout of each mesh, ranked as all layouts are."""
     named: NotRequired[list[NamedDocument]]
     """The job's ``layout`` and ``baseline``, where they can be predicted."""
     dry_run: NotRequired[list[DryRunRow]]

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from meshfit.report import words
+from meshfit.report.titled import titled_table
 from meshfit.units import format_bytes, format_duration
 
 
@@ -25,15 +25,9 @@ def explain_view(document: Mapping[str, Any]) -> RenderableType:
 
 
 def _table(document: Mapping[str, Any]) -> Table:
-    table = Table(
-        title=f"What each axis of {document['label']} does",
-        title_justify="left",
-        title_style="bold",
-        caption="replicated: what every rank of the axis holds alike; sent: by each rank in a step",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
+    table = titled_table(
+        f"What each axis of {document['label']} does",
+        "replicated: what every rank of the axis holds alike; sent: by each rank in a step",
     )
     table.add_column("axis", no_wrap=True)
     table.add_column("divides", overflow="fold")

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from meshfit.report import words
 from meshfit.report.documents import CandidateDocument
+from meshfit.report.titled import titled_table
 
 TERMS = {
     "compute": "compute",
@@ -44,8 +45,7 @@ def profile_rows(candidates: Iterable[CandidateDocument]) -> list[dict[str, Any]
 
 def profile_table(candidates: Sequence[CandidateDocument]) -> Table:
     """The rows as a table."""
-    table = Table(title="Where a profiled step goes", title_justify="left", title_style="bold",
-                  caption=CAPTION, caption_justify="left", box=None, padding=(0, 1, 0, 0))  # fmt: skip
+    table = titled_table("Where a profiled step goes", CAPTION)
     table.add_column("layout", overflow="fold")
     for name in ("step", *TERMS.values(), "exposed"):
         table.add_column(name, justify="right", overflow="fold")

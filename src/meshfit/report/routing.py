@@ -8,6 +8,7 @@ from rich.text import Text
 
 from meshfit.report import words
 from meshfit.report.documents import CandidateDocument
+from meshfit.report.titled import titled_table
 from meshfit.units import format_percent
 
 CAPTION = (
@@ -37,8 +38,7 @@ def routing_rows(candidates: Iterable[CandidateDocument]) -> list[dict[str, Any]
 
 def routing_table(candidates: Iterable[CandidateDocument]) -> Table:
     """The rows as a table."""
-    table = Table(title="Where tokens go", title_justify="left", title_style="bold",
-                  caption=CAPTION, caption_justify="left", box=None, padding=(0, 1, 0, 0))  # fmt: skip
+    table = titled_table("Where tokens go", CAPTION)
     table.add_column("layout", overflow="fold")
     for name in ("imbalance", "entropy", "dropped", "padded", "dispatch", "combine"):
         table.add_column(name, justify="right")

@@ -3,10 +3,10 @@
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from meshfit.report import words
+from meshfit.report.titled import titled_table
 from meshfit.units import format_percent
 
 
@@ -14,14 +14,9 @@ def scale_view(document: dict[str, Any]) -> RenderableType:
     """Every point with its denominator, and what keeps it from being compared."""
     keeps = "the global batch" if document["kind"] == "strong" else "the work per rank"
     points = document["points"]
-    table = Table(
-        title=f"{document['kind']} scaling along {document['axis']}: {keeps} stays",
-        title_justify="left",
-        title_style="bold",
-        caption="100 %: the baseline's tokens/s per rank times the ranks",
-        caption_justify="left",
-        box=None,
-        padding=(0, 1, 0, 0),
+    table = titled_table(
+        f"{document['kind']} scaling along {document['axis']}: {keeps} stays",
+        "100 %: the baseline's tokens/s per rank times the ranks",
     )
     for name in (
         "ranks",

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from meshfit.report import words
+from meshfit.report.titled import titled_table
 from meshfit.units import format_duration
 
 _MEANINGS = {
@@ -32,14 +32,7 @@ def sensitivity_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 def _table(row: Mapping[str, Any]) -> Table:
     name = row["assumption"]
     planned = "" if row["planned"] is None else f"; the plan has {row['planned']:g}"
-    table = Table(
-        title=f"{name}: {_MEANINGS[name]}{planned}",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    table = titled_table(f"{name}: {_MEANINGS[name]}{planned}")
     table.add_column("layout", overflow="fold")
     for value in row["values"]:
         table.add_column(f"{value:g}", justify="right")

@@ -24,6 +24,7 @@ from meshfit.report.documents import (
 )
 from meshfit.report.profiles import profile_table
 from meshfit.report.routing import routing_table
+from meshfit.report.titled import titled_table
 from meshfit.units import format_count, format_duration, format_percent
 
 _VERDICT_STYLES = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "invalid": "red"}
@@ -144,7 +145,7 @@ def _predicted_table(
     title: str, rows: Sequence[tuple[str, Mapping[str, Any], Text]], *, last: str, caption: str
 ) -> Table:
     """Predicted layouts: the number of each, the layout, and what stands in the ``last`` column."""
-    table = _table(title, caption=caption)
+    table = titled_table(title, caption=caption)
     table.add_column("#", justify="right", style="dim", overflow="fold")
     table.add_column("layout", overflow="fold")
     table.add_column("memory", overflow="fold")
@@ -250,7 +251,7 @@ def rejected_table(
     and the legal layout nearest to it."""
     if not rejected:
         return Text("No rule rejected a layout.", style="dim")
-    table = _table("Rejected, by rule")
+    table = titled_table("Rejected, by rule")
     table.add_column("rule")
     table.add_column("layouts", justify="right")
     if examples:
@@ -317,7 +318,7 @@ def headline(document: FitDocument) -> RenderableType:
 def fit_table(document: FitDocument) -> Table:
     """Every candidate that was tried, in the order of the document."""
     winner = document["winner"]
-    table = _table(
+    table = titled_table(
         "Candidates, measured",
         caption="below a figure: its 10th to 90th percentile; below memory: what was predicted",
     )
@@ -362,7 +363,7 @@ def reasons(document: FitDocument) -> RenderableType:
 def inventory_table(document: Mapping[str, Any]) -> Table:
     """What ``model --json`` prints: parameters by part, FLOPs and KV bytes per token."""
     parameters = document["parameters"]
-    table = _table("Parameters by part")
+    table = titled_table("Parameters by part")
     table.add_column("part")
     table.add_column("parameters", justify="right")
     table.add_column("share", justify="right")
@@ -394,7 +395,7 @@ def _inventory_figures(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def inventory_memory_table(document: Mapping[str, Any]) -> Table:
     """Weights, caches and training state of what ``model --json`` prints, undivided by a layout."""
-    table = _table("Memory, undivided")
+    table = titled_table("Memory, undivided")
     table.add_column("what")
     table.add_column("bytes", justify="right")
     for name, figure in _inventory_memory(document):
@@ -475,16 +476,3 @@ def _plan_caption(headroom: float | None) -> str:
         return interval
     free = format_percent(headroom)
     return f"{interval}; fits: the upper end of the memory interval leaves {free} free"
-
-
-def _table(title: str, caption: str | None = None) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        caption=caption,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
