@@ -14,6 +14,7 @@ from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
 from meshfit.job.budget import device_seconds, positive_duration, read_budget
+from meshfit.job.found import FoundJob
 from meshfit.job.schema import AssumeFile, JobFile, LayoutFile, RunFile, SearchFile
 from meshfit.job.spec import Job, RunSpec
 from meshfit.job.training import (
@@ -90,12 +91,11 @@ def read_job(
     Raises:
         InputError: anything wrong in the file or in what it names.
     """
-    path = path / "job.yaml" if is_folder(path) else path
-    base = path.resolve().parent
+    found = FoundJob.at(path)
     return read_job_file(
-        validate(JobFile, read_yaml_mapping(path), str(path)),
-        base,
-        name=base.name if path.stem == "job" else path.stem,
+        validate(JobFile, read_yaml_mapping(found.path), str(found.path)),
+        found.base,
+        name=found.name,
         layout=layout,
         engine=engine,
         rank_order=rank_order,

@@ -13,6 +13,7 @@ from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
 from meshfit.job.budget import positive_duration, read_price
+from meshfit.job.found import FoundJob
 from meshfit.job.read import key_values
 from meshfit.job.schema import Count, Number, Strict
 from meshfit.profile import EngineProfile
@@ -193,17 +194,17 @@ def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
     Raises:
         InputError: anything wrong in the file or in what it names.
     """
-    path = path / "job.yaml" if is_folder(path) else path
-    document = read_yaml_mapping(path)
-    _require_serving(document, path)
-    file = validate(ServingJobFile, document, str(path))
-    base = path.resolve().parent
+    found = FoundJob.at(path)
+    document = read_yaml_mapping(found.path)
+    _require_serving(document, found.path)
+    file = validate(ServingJobFile, document, str(found.path))
+    base = found.base
     model = served_as(read_model(file.model, base), file.workload.quantization.weights)
     topology, accelerator = _cluster(file.cluster, base)
     price, currency = read_price(file.price, "price")
     engines = [file.engine] if isinstance(file.engine, str) else file.engine
     return ServingJob(
-        name=file.name or (base.name if path.stem == "job" else path.stem),
+        name=file.name or found.name,
         model=model,
         weights=_weights(file.model, base),
         baseline_weights=_baseline_weights(file.baseline, base),

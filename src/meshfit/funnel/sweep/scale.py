@@ -13,11 +13,11 @@ from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
 from meshfit.funnel.sweep.fit import FitEnd, fit_layouts
 from meshfit.funnel.sweep.folder import RunFolder
+from meshfit.job.found import FoundJob
 from meshfit.job.read import NO_CALIBRATION, read_job_file
 from meshfit.job.schema import JobFile
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.workload.config_file import is_folder
 
 DOCUMENT_SCHEMA_VERSION = 1
 GROWING_AXES = ("dp_replicate", "dp_shard", "tp", "pp", "cp")
@@ -56,17 +56,17 @@ def scale(
 
 def _job_on(path: Path, ranks: int, kind: ScalingKind, fewest: int, layout: str | None) -> Job:
     """The job on ``ranks`` ranks of this machine; weak scaling grows its batch."""
-    file_path = path / "job.yaml" if is_folder(path) else path
-    base = file_path.resolve().parent
-    file = validate(JobFile, read_yaml_mapping(file_path), str(file_path))
+    found = FoundJob.at(path)
+    file = validate(JobFile, read_yaml_mapping(found.path), str(found.path))
     cluster = {"here": {}} if file.cluster == "here" else file.cluster
     if not isinstance(cluster, dict) or "here" not in cluster:
         raise InputError("scaling is measured on this machine: set `cluster: here` in the job")
-    block = validate(HereBlock, cluster, str(file_path))
+    block = validate(HereBlock, cluster, str(found.path))
     here = block.here.model_dump() | {"ranks": ranks}
     changed = file.model_copy(update={"cluster": {"here": here}, "baseline": None})
-    name = base.name if file_path.stem == "job" else file_path.stem
-    job = read_job_file(changed, base, name=name, layout=layout, calibration=NO_CALIBRATION)
+    job = read_job_file(
+        changed, found.base, name=found.name, layout=layout, calibration=NO_CALIBRATION
+    )
     if kind == "strong":
         return job
     batch = job.training.global_batch_size * ranks
