@@ -145,7 +145,7 @@ def read_job_file(
     return Job(
         name=file.name or name,
         model=read_model(file.model, base) if model is None else model,
-        weights=_given_weights(file.model, base) if model is None else None,
+        weights=given_weights(file.model, base) if model is None else None,
         training=training,
         topology=topology,
         profile=profile,
@@ -453,7 +453,7 @@ def _require_native(profile: EngineProfile, others: list[EngineProfile]) -> None
         )
 
 
-def _given_weights(model: str, base: Path) -> Path | None:
+def given_weights(model: str, base: Path) -> Path | None:
     """The folder that the job names as its model, when it holds weights; None for random ones."""
     if model.lower() in catalogue():
         return None

@@ -14,7 +14,7 @@ from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
 from meshfit.job.budget import positive_duration, read_price
 from meshfit.job.found import FoundJob
-from meshfit.job.read import key_values
+from meshfit.job.read import given_weights, key_values
 from meshfit.job.schema import Count, Number, Strict
 from meshfit.profile import EngineProfile
 from meshfit.serve.budget import MOST_OF_DEVICE, ServingBudget, serving_budget
@@ -24,9 +24,8 @@ from meshfit.serve.simulate.routing import Policy
 from meshfit.serve.simulate.speculation import SpeculationSpec
 from meshfit.serve.traffic import Arrivals, LengthSpec, Metric, Target, TrafficSpec
 from meshfit.units import parse_duration
-from meshfit.workload.config_file import is_folder
 from meshfit.workload.model import ModelSpec
-from meshfit.workload.models import catalogue, read_model
+from meshfit.workload.models import read_model
 
 Quantity = str | Number
 CacheType = Literal["auto", "fp8"]
@@ -206,7 +205,7 @@ def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
     return ServingJob(
         name=file.name or found.name,
         model=model,
-        weights=_weights(file.model, base),
+        weights=given_weights(file.model, base),
         baseline_weights=_baseline_weights(file.baseline, base),
         traffic=_traffic(file.workload.traffic, base),
         targets=_targets(file.workload.targets),
@@ -236,17 +235,10 @@ def _require_serving(document: dict[str, Any], path: Path) -> None:
         )
 
 
-def _weights(model: str, base: Path) -> Path | None:
-    if model.lower() in catalogue():
-        return None
-    folder = base / Path(model).expanduser()
-    return folder if is_folder(folder) and any(folder.glob("*.safetensors")) else None
-
-
 def _baseline_weights(name: str | None, base: Path) -> Path | None:
     if name is None:
         return None
-    if (folder := _weights(name, base)) is None:
+    if (folder := given_weights(name, base)) is None:
         raise InputError(f"baseline {name!r} is no folder with weights (*.safetensors)")
     return folder
 
