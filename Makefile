@@ -13,12 +13,13 @@ fit: $(READY)
 test: lint types contracts spelling pure
 	$(BIN)/pytest -m "dist and not heavy and not gpu"
 
+test-all: SEARCH := --hypothesis-profile search
 test-all: lint types contracts spelling pure
-	$(BIN)/pytest -m "(dist or heavy) and not gpu"
+	$(BIN)/pytest -m "(dist or heavy) and not gpu" $(SEARCH)
 
 # One process a core; what launches ranks runs after it, alone.
 pure: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile -m "not dist and not heavy and not gpu"
+	$(BIN)/pytest -n auto --dist loadfile -m "not dist and not heavy and not gpu" $(SEARCH)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
