@@ -7,6 +7,7 @@ from rich.console import RenderableType
 
 from meshfit.report.validation import (
     Section,
+    not_modelled_section,
     percent,
     sections_markdown,
     sections_view,
@@ -25,11 +26,7 @@ def collectives_sections(document: CollectivesDocument) -> list[Section]:
         *_taken_apart("system", document["by_system"]),
         *_taken_apart("collective", document["by_collective"]),
         *_taken_apart("size", document["by_size"]),
-        Section(
-            title="Rows not modelled",
-            columns=("reason", "rows"),
-            rows=[(reason, str(count)) for reason, count in document["not_modelled"].items()],
-        ),
+        not_modelled_section(document["not_modelled"]),
         target_section(document.get("targets", [])),
     ]
     return [section for section in sections if section.rows]

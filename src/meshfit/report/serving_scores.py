@@ -7,6 +7,7 @@ from rich.console import RenderableType
 
 from meshfit.report.validation import (
     Section,
+    not_modelled_section,
     percent,
     sections_markdown,
     sections_view,
@@ -26,11 +27,7 @@ def serving_sections(document: ServingDocument) -> list[Section]:
         _errors("By backend", "backend", document["by_backend"]),
         _errors("By model", "model", document["by_model"]),
         _choices(document["layouts"]),
-        Section(
-            title="Rows not modelled",
-            columns=("reason", "rows"),
-            rows=[(reason, str(count)) for reason, count in document["not_modelled"].items()],
-        ),
+        not_modelled_section(document["not_modelled"]),
         target_section(document.get("targets", [])),
     ]
     return [section for section in sections if section.rows]

@@ -272,8 +272,8 @@ def _example(example: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def fit_view(document: FitDocument) -> RenderableType:
-    """Notes, the winner with its reason, every candidate, where their steps and their tokens go, and why each stands
-    where it does."""
+    """Notes, the winner with its reason, every candidate, where their steps and their tokens go, and why
+    each stands where it does."""
     profiled = [row for row in document["candidates"] if row.get("profile") is not None]
     profile = [profile_table(profiled)] if profiled else []
     routed = [row for row in document["candidates"] if row.get("routing") is not None]

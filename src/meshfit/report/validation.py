@@ -37,7 +37,7 @@ def validation_sections(document: ValidationDocument) -> list[Section]:
         _left_out(document.get("left_out", {})),
         _order(scores, baselines),
         _fits(scores["fits"], baselines["fits"]),
-        _not_modelled(scores["not_modelled"]),
+        not_modelled_section(scores["not_modelled"]),
         target_section(document.get("targets", [])),
     ]
     return [section for section in sections if section.rows]
@@ -193,7 +193,8 @@ def _fits(ours: Mapping[str, int], textbook: Mapping[str, int]) -> Section:
     )
 
 
-def _not_modelled(reasons: Mapping[str, int]) -> Section:
+def not_modelled_section(reasons: Mapping[str, int]) -> Section:
+    """How many rows each reason left out, the commonest first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     return Section(
         title="Rows not modelled",

@@ -174,7 +174,7 @@ class TaskList:
             reference=str(reference) if reference else None,
             routing_groups=routing_groups,
             topology=topology_document(job.topology),
-            hosts=_planned_hosts(job.topology, layout.world_size),
+            hosts=planned_hosts(job.topology, layout.world_size),
             rank_order=job.profile.rank_order,
             track_memory=purpose == "measure",
             profile_steps=PROFILED_STEPS if purpose == "measure" else 0,
@@ -183,7 +183,7 @@ class TaskList:
         return Task(request=request, folder=folder, layout=layout)
 
 
-def _planned_hosts(topology: Topology, world_size: int) -> tuple[str, ...]:
+def planned_hosts(topology: Topology, world_size: int) -> tuple[str, ...]:
     """Host of each rank, where there are several hosts that ranks could land on."""
     if topology.lab is None:
         return ()

@@ -16,7 +16,7 @@ from meshfit.funnel.check.checking import require_legal
 from meshfit.funnel.sweep.fit import require_runnable
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.sweep_plan import plan_hash
-from meshfit.funnel.sweep.tasks import WEIGHTS_SEED
+from meshfit.funnel.sweep.tasks import WEIGHTS_SEED, planned_hosts
 from meshfit.job.spec import Job
 from meshfit.lab.hosts import launch_hosts
 from meshfit.lab.machine import lab_in_use
@@ -166,6 +166,7 @@ def _request(
         seed=WEIGHTS_SEED,
         threads_per_rank=job.run.threads_per_rank,
         topology=topology_document(job.topology),
+        hosts=planned_hosts(job.topology, layout.world_size),
         rank_order=job.profile.rank_order,
         checkpoint=checkpoint,
     )
