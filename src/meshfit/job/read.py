@@ -465,8 +465,8 @@ def _identity(file: JobFile) -> str:
     """Hash of the file's meaning (comments and order of keys left out).
 
     Without the layout, which no sweep looks at, the rank order, which a plan's hash has of its own,
-    and without the port, the budgets and what is
-    remembered of other runs, which change no result: a sweep that ended at its budget goes on with a larger one.
+    and without the port, the budgets and what is remembered of other runs, which change no result: a
+    sweep that ended at its budget goes on with a larger one.
     """
     document = file.model_dump(
         mode="json",

@@ -11,8 +11,8 @@ class SearchSpec:
 
     A bound on a policy concerns the layouts in which the policy means something: ``vpp`` and
     ``schedule`` those with pp > 1, ``sp`` those with tp > 1, ``zero_stage`` those with
-    dp_shard > 1, ``cp_method`` those with cp > 1, ``etp`` those with ep > 1. So ``zero_stage=(3,)`` keeps plain data parallel;
-    ``dp_replicate=(1,)`` drops it.
+    dp_shard > 1, ``cp_method`` those with cp > 1, ``etp`` those with ep > 1. So ``zero_stage=(3,)``
+    keeps plain data parallel; ``dp_replicate=(1,)`` drops it.
     """
 
     dp_replicate: tuple[int, ...] | None = None

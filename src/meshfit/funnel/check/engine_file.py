@@ -53,8 +53,8 @@ def engine_file_document(given: EngineJob) -> dict[str, Any]:
 def _alternatives(
     given: EngineJob, layout: LayoutSpec, document: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """The best layouts of different meshes that fit with headroom and that the file can express, where they are faster
-    or the file's own does not fit so."""
+    """The best layouts of different meshes that fit with headroom and that the file can express, where
+    they are faster or the file's own does not fit so."""
     if document["verdict"] is None or not given.file.is_rewritten:
         return []
     try:

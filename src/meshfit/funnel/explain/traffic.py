@@ -1,5 +1,5 @@
-"""What each rank of one layout sends in one optimizer step, in words: ``predict.time.messages`` of a group of
-one, for any kind of model."""
+"""What each rank of one layout sends in one optimizer step, in words: ``predict.time.messages`` of
+a group of one, for any kind of model."""
 
 from collections import Counter
 from collections.abc import Iterator

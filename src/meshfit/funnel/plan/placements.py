@@ -24,8 +24,8 @@ def placements_document(job: Job, layout: LayoutSpec) -> dict[str, Any]:
     shows), ``slower`` (share that the step takes longer than the fastest), ``engine_order``
     (whether it is how the job's ranks are laid now), and ``by_rank_order`` (ranks of the engine's own
     order by accelerator, which give this placement without the engine's help). ``hosts[]`` of
-    ``name`` and ``ranks``: what the fastest puts on each host, in the engine's ranks; ``devices``: the device that
-    each of them takes.
+    ``name`` and ``ranks``: what the fastest puts on each host, in the engine's ranks; ``devices``:
+    the device that each of them takes.
     """
     basis = basis_of(job)
     found = sorted(

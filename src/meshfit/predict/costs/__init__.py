@@ -1,1 +1,1 @@
-"""What one matmul, one pass over memory and one collective cost on given hardware: tables, fits, formulas."""
+"""What a matmul, a pass over memory and a collective cost on given hardware."""

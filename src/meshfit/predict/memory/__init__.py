@@ -1,1 +1,1 @@
-"""What a rank holds at its fullest moment, by category: PyTorch's own wrappers, Megatron-Core, DeepSpeed."""
+"""What a rank holds at its fullest moment, by category and kind of engine."""

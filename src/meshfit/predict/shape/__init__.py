@@ -1,1 +1,1 @@
-"""What the ranks of a layout are: columns of its degrees, what its pipeline gives each, what divides tensors."""
+"""What the ranks of a layout are: their degrees, what the pipeline gives each, what divides tensors."""

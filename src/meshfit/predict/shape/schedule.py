@@ -179,9 +179,10 @@ def in_flight(
 
     GPipe and looped BFS: all of them. 1F1B: ``min(m, pp - rank)`` (2104.04473, section 2.2).
     Interleaved: the warm-up of torch.distributed.pipelining (``schedules.py::_get_warmup_ops``) and
-    of Megatron-Core (``pipeline_parallel/schedules.py::get_pp_rank_microbatches``), which runs ``(vpp - 1) * round + 2 * (pp - 1 - rank)`` forwards of chunks before its first
-    backward, and one more before that backward frees any; they go round the chunks, ``round``
-    micro-batches each. The others: as their programs have it.
+    of Megatron-Core (``pipeline_parallel/schedules.py::get_pp_rank_microbatches``), which runs
+    ``(vpp - 1) * round + 2 * (pp - 1 - rank)`` forwards of chunks before its first backward, and one
+    more before that backward frees any; they go round the chunks, ``round`` micro-batches each. The
+    others: as their programs have it.
     """
     if round_sizes is None:
         round_sizes = torch_round(pipeline.pp, micro_batches)

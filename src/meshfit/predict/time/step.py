@@ -1,8 +1,8 @@
 """One optimizer step by term, for all layouts that share a pipeline.
 
 Terms are those of ``predict.time.terms``: computation, what recomputation adds, every collective that no
-computation hides (``predict.time.exchange``), the pipeline's bubble, and the optimizer. They are the terms
-of the slowest pipeline rank, so their sum is the step.
+computation hides (``predict.time.exchange``), the pipeline's bubble, and the optimizer. They are the
+terms of the slowest pipeline rank, so their sum is the step.
 """
 
 from collections.abc import Mapping

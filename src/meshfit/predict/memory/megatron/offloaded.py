@@ -38,7 +38,8 @@ def moved_in_micro_batch(rank: MegatronRank) -> FloatArray:
 
 
 def moved_of_chunk(rank: MegatronRank, chunk: Chunk) -> FloatArray:
-    """Of one micro-batch on one virtual stage. Layers that are recomputed as a whole keep an input, which stays."""
+    """Of one micro-batch on one virtual stage. Layers that are recomputed as a whole keep an input, which
+    stays."""
     bytes_, before = rank.nothing, 0
     for layer, count in chunk.layers:
         whole, _ = recomputed_layers(rank, count, before)
