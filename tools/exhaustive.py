@@ -23,7 +23,6 @@ from rich.console import Console
 
 from meshfit.compare.regret import TimedLayout, score_shortlist
 from meshfit.funnel.sweep.exhaustive import (
-    SHORTLIST_LENGTH,
     ExhaustiveDocument,
     predicted_today,
     run_every_layout,
@@ -36,8 +35,8 @@ from meshfit.report.exhaustive import SweepShown, exhaustive_markdown
 PAGE, FOLDER = DOCS / "exhaustive.md", DOCS / "exhaustive"
 JOBS = DOCS.parent / "examples" / "exhaustive"
 
-OF_FIT = f"of `fit` (k = {SHORTLIST_LENGTH})"
-BY_PREDICTION = f"of the first {SHORTLIST_LENGTH} by prediction"
+OF_FIT = "of `fit`"
+BY_PREDICTION = "of as many first by prediction"
 
 
 def main() -> None:
@@ -85,7 +84,7 @@ def _shown(document: ExhaustiveDocument, *, today: bool) -> SweepShown:
     if today:
         predicted_s, shortlist = predicted_today(read_job(JOBS / f"{document['job']}.yaml"))
     layouts = timed_layouts(document, predicted_s)
-    lists = {OF_FIT: _measured(shortlist, layouts), BY_PREDICTION: _first(layouts)}
+    lists = {OF_FIT: _measured(shortlist, layouts), BY_PREDICTION: _first(layouts, len(shortlist))}
     return SweepShown(
         job=document["job"],
         conditions=_conditions(document),
@@ -94,9 +93,9 @@ def _shown(document: ExhaustiveDocument, *, today: bool) -> SweepShown:
     )
 
 
-def _first(layouts: list[TimedLayout]) -> list[str]:
+def _first(layouts: list[TimedLayout], count: int) -> list[str]:
     ordered = sorted(layouts, key=lambda one: one.predicted_s)
-    return [one.label for one in ordered[:SHORTLIST_LENGTH]]
+    return [one.label for one in ordered[:count]]
 
 
 def _measured(labels: list[str], layouts: list[TimedLayout]) -> list[str]:

@@ -28,7 +28,7 @@ cluster: {{here: {{ranks: {ranks}, oversubscribe: {oversubscribe}}}}}   # or `8x
 # baseline: {{dp_replicate: {ranks}}}                    # always a row of the comparison
 search: {{micro_batch_size: [1, 2, 4], headroom: 10%}}   # bounds; what is left out is searched
 # assume: {{straggler: 1.05, contention: 1.5}}           # what no one can know; see plan --sensitivity
-run: {{shortlist: 4, repeats: 2, steps: 20, warmup: 5}}
+run: {{shortlist: 6, repeats: 2, steps: 20, warmup: 5}}
 """
 
 FEWEST_RANKS, MOST_RANKS = 4, 8

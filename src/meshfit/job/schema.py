@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from meshfit.job.spec import SHORTLIST_LENGTH
 from meshfit.mesh.spec import stages_of_text
 from meshfit.workload.training import (
     Allocator,
@@ -179,7 +180,7 @@ class SearchFile(Strict):
 
 
 class RunFile(Strict):
-    shortlist: Launches = 4
+    shortlist: Launches = SHORTLIST_LENGTH
     repeats: Launches = 2
     steps: Count = 20
     warmup: Annotated[int, Field(ge=0, strict=True)] = 5

@@ -13,6 +13,9 @@ from meshfit.workload.budget import BudgetSpec
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec
 
+SHORTLIST_LENGTH = 6
+"""Layouts that are run unless a job says otherwise: one of each strategy, and room for contenders."""
+
 ParityMode = Literal["auto", "single_process", "reduced"]
 
 
@@ -31,7 +34,7 @@ class RunSpec:
         budget_device_s: accelerator-seconds (ranks x wall clock) after which no launch is started.
     """
 
-    shortlist: int = 4
+    shortlist: int = SHORTLIST_LENGTH
     repeats: int = 2
     steps: int = 20
     warmup_steps: int = 5

@@ -34,7 +34,13 @@ from meshfit.predict.shape.layer_basis import autocast, cast
 from meshfit.predict.shape.pick import alike, largest, picked
 from meshfit.predict.shape.schedule import Pipeline, RankShape
 from meshfit.predict.time.exchange.machine import Machine, machine_for
-from meshfit.predict.time.spread import is_measured, memory_spread, step_spread
+from meshfit.predict.time.spread import (
+    drawn_steps,
+    is_measured,
+    memory_spread,
+    step_spread,
+    term_spreads,
+)
 from meshfit.predict.time.step import with_idle, worked
 from meshfit.predict.time.terms import EXPOSED_TERMS, OWN_TERMS, TERMS
 from meshfit.profile import EngineProfile
@@ -136,6 +142,18 @@ class Estimates:
         )
         basis = replace(self.basis, calibration=calibration)
         return _with_intervals(fullest, calibration.corrected(plain, TERMS), self.candidates, basis)
+
+    def drawn_steps(self, rows: IntArray, draws: int) -> FloatArray:
+        """Seconds that the steps of some rows may take, beside each other, [rows, draws].
+
+        What errs alike in all of them, as a machine that is faster than believed, is left out (see
+        ``spread.drawn_steps``).
+        """
+        basis = self.basis
+        measured = is_measured(basis.topology.accelerator, basis.training.precision)
+        spreads = term_spreads(TERMS, basis.constants, measured=measured)
+        own = float(np.exp(basis.constants["spread.scale"] * basis.constants["spread.floor"]))
+        return drawn_steps(self.time_terms[rows], spreads, own, draws=draws)
 
     def prediction(self, index: int) -> Prediction:
         """One row, taken apart."""

@@ -8,7 +8,6 @@ from rich.console import Console
 from meshfit.compare.regret import score_shortlist
 from meshfit.errors import InputError
 from meshfit.funnel.sweep.exhaustive import (
-    SHORTLIST_LENGTH,
     ExhaustiveDocument,
     LayoutRow,
     predicted_today,
@@ -16,7 +15,7 @@ from meshfit.funnel.sweep.exhaustive import (
     timed_layouts,
 )
 from meshfit.job.read import read_job
-from meshfit.job.spec import Job
+from meshfit.job.spec import SHORTLIST_LENGTH, Job
 from meshfit.report.exhaustive import SweepShown, exhaustive_markdown
 from tests.funnel.small_job import read_small_job
 

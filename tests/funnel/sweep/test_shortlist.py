@@ -53,3 +53,43 @@ def test_a_layout_that_is_run_anyway_takes_no_place(name):
     chosen = shortlist(plan, 4, besides=plan.layout(best))
     assert best not in chosen
     assert len(chosen) == 4
+
+
+def shortlist_and_contenders(plan, length):
+    """A shortlist, and those of its last places that no strategy can claim."""
+    chosen = shortlist(plan, length)
+    return chosen, chosen[len(STRATEGIES) + 1 :]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_places_after_the_strategies_go_to_layouts_that_may_win(name):
+    plan = plan_of(name)
+    fastest_high_s = plan.estimates.step_high_s[plan.fitting_order()[0]]
+    _, contenders = shortlist_and_contenders(plan, 8)
+    assert len(contenders) >= 3
+    assert all(plan.estimates.step_low_s[index] <= fastest_high_s for index in contenders)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_contender_takes_most_from_the_regret_that_is_to_be_expected(name):
+    """Against every other choice for its place."""
+    plan = plan_of(name)
+    ordered = plan.fitting_order()
+    steps = plan.estimates.drawn_steps(ordered, 400)
+    steps = steps / steps.min(axis=0)
+    row = {int(index): place for place, index in enumerate(ordered)}
+
+    def regret(chosen):
+        return steps[[row[index] for index in chosen]].min(axis=0).mean()
+
+    chosen, contenders = shortlist_and_contenders(plan, 8)
+    for contender in contenders:
+        before = chosen[: chosen.index(contender)]
+        assert regret([*before, contender]) < regret(before)
+        others = [int(index) for index in ordered if index not in before]
+        assert regret([*before, contender]) == min(regret([*before, one]) for one in others)
+
+
+def test_a_longer_shortlist_only_adds():
+    plan = plan_of("small-model")
+    assert shortlist(plan, 8)[:6] == shortlist(plan, 6) == shortlist(plan, 6)

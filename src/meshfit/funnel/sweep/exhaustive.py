@@ -19,12 +19,9 @@ from meshfit.errors import InputError
 from meshfit.funnel.space.planning import Plan, make_plan
 from meshfit.funnel.sweep.fit import fit_layouts
 from meshfit.funnel.sweep.shortlist import shortlist
-from meshfit.job.spec import Job
+from meshfit.job.spec import SHORTLIST_LENGTH, Job
 from meshfit.record.files import write_json_atomically
 from meshfit.units import format_bandwidth
-
-SHORTLIST_LENGTH = 4
-"""Layouts that a shortlist here runs: the default of ``run.shortlist``."""
 
 SHORTLIST_NAME = "shortlist.json"
 """In the sweep's folder: what would have been run, written before anything ran."""

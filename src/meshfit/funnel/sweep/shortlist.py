@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from meshfit.funnel.space.planning import Plan
 from meshfit.mesh.spec import LayoutSpec
 
@@ -10,8 +13,10 @@ STRATEGIES = ("DDP", "FSDP2", "TP", "PP")
 """Each is represented by its best layout, where the space has one that fits."""
 
 _LOOKED_AT = 5000
-"""Best layouts that are looked through for a strategy or a new family: a large space holds far
-more of one family in a row than could ever be run."""
+"""Best layouts that are looked through for a strategy or a contender: a large space holds far more of
+one family in a row than could ever be run."""
+_DRAWS = 400
+"""Of what predictions may err by, for what a layout's run is worth."""
 
 
 def shortlist(plan: Plan, length: int, *, besides: LayoutSpec | None = None) -> list[int]:
@@ -21,17 +26,17 @@ def shortlist(plan: Plan, length: int, *, besides: LayoutSpec | None = None) -> 
     represents it.
 
     First the best layout of all, then the best of each strategy, those that the best layout has no
-    part of before the others; then, in predicted order and new families before more of the same,
-    layouts whose step time cannot be told from the best one's.
+    part of before the others; then contenders, layouts that may be faster than all of these: each the
+    one whose run takes most from the regret that is to be expected.
     """
     ordered = [int(index) for index in plan.fitting_order()[:_LOOKED_AT]]
     families = {index: plan.layout(index).family for index in ordered}
     chosen = [*ordered[:1], *_of_each_strategy(families)]
     chosen = sorted(list(dict.fromkeys(chosen))[:length], key=ordered.index)
-    given = {index for index in ordered if plan.layout(index) == besides}
+    given = [index for index in ordered if plan.layout(index) == besides]
     chosen = [index for index in chosen if index not in given]
-    more = (index for index in _contenders(plan, families, chosen) if index not in given)
-    return [*chosen, *islice(more, max(0, length - len(chosen)))][:length]
+    more = _contenders(plan, ordered, [*given, *chosen])
+    return [*chosen, *islice(more, max(0, length - len(chosen)))]
 
 
 def _of_each_strategy(families: dict[int, str]) -> list[int]:
@@ -49,19 +54,26 @@ def _best_of(strategy: str, families: dict[int, str]) -> int | None:
     return next(pure, next(mixed, None))
 
 
-def _contenders(plan: Plan, families: dict[int, str], chosen: list[int]) -> Iterator[int]:
-    """Layouts that may be as fast as the best one: one of each new family, then the others."""
-    fastest_high_s = min((plan.estimates.step_high_s[index] for index in families), default=0.0)
-    may_win = [
-        index
-        for index in families
-        if index not in chosen and plan.estimates.step_low_s[index] <= fastest_high_s
-    ]
-    seen = {families[index] for index in chosen}
-    first_of_family = []
-    for index in may_win:
-        if families[index] not in seen:
-            seen.add(families[index])
-            first_of_family.append(index)
-    yield from first_of_family
-    yield from (index for index in may_win if index not in first_of_family)
+def _contenders(plan: Plan, ordered: list[int], chosen: list[int]) -> Iterator[int]:
+    """Layouts beside ``chosen``, the one whose run is worth most first.
+
+    Regret is how much longer the fastest of those that are run takes than the fastest of all. Drawn
+    from what predictions may err by, its mean is what a choice costs; a layout that is like a chosen
+    one and slower takes nothing from it, and one that wins where the chosen ones lose takes most.
+    """
+    if not ordered:
+        return
+    steps = plan.estimates.drawn_steps(np.array(ordered), _DRAWS)
+    steps /= steps.min(axis=0)
+    rows = [ordered.index(index) for index in chosen]
+    best = steps[rows].min(axis=0, initial=np.inf)
+    while (row := _worth_most(steps, best)) is not None:
+        best = np.minimum(best, steps[row])
+        yield ordered[row]
+
+
+def _worth_most(steps: NDArray[np.float64], best: NDArray[np.float64]) -> int | None:
+    """Row whose run lowers the mean of ``best`` most; None where none does."""
+    means = np.minimum(steps, best).mean(axis=1)
+    row = int(np.argmin(means))
+    return row if means[row] < best.mean() else None

@@ -10,7 +10,7 @@ against; what the allocator holds beyond it, and what lies outside, each as a sh
 shares (``spread.memory.*``) are half widths of 80 % intervals.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ FloatArray = NDArray[np.float64]
 COMPUTED = ("compute", "recompute")
 IDLE = ("bubble",)
 ONCE = ("optimizer", "other")
+
+HALF_WIDTH_OF_80_PERCENT = 1.2816
+"""Standard deviations of a normal distribution from its middle to the end of its 80 % interval."""
 
 
 def is_measured(accelerator: AcceleratorSpec, precision: PrecisionSpec) -> bool:
@@ -44,22 +47,50 @@ def step_spread(
         measured: see ``is_measured``.
     """
     total = np.maximum(sum(terms.values(), start=np.zeros(1)), 1e-30)
-    computed = constants["spread.computed.measured" if measured else "spread.computed.roofline"]
-    of_kind = {
-        **dict.fromkeys(COMPUTED, computed),
-        **dict.fromkeys(IDLE, constants["spread.bubble"]),
-        **dict.fromkeys(ONCE, constants["spread.once"]),
-    }
-    communicated = constants["spread.communicated"]
     by_kind: dict[float, FloatArray] = {}
     for name, seconds in terms.items():
-        kind = of_kind.get(name, communicated)
+        kind = _share_of_itself(name, constants, measured=measured)
         by_kind[kind] = by_kind.get(kind, np.zeros(1)) + seconds
     variance = sum(
         ((kind * seconds / total) ** 2 for kind, seconds in by_kind.items()),
         start=np.full(total.shape, constants["spread.floor"] ** 2),
     )
     return np.asarray(np.exp(constants["spread.scale"] * np.sqrt(variance)))
+
+
+def term_spreads(names: Sequence[str], constants: TimeConstants, *, measured: bool) -> FloatArray:
+    """Factor for every term, as ``step_spread`` has it for their sum, [terms]."""
+    shares = [_share_of_itself(name, constants, measured=measured) for name in names]
+    return np.asarray(np.exp(constants["spread.scale"] * np.array(shares)))
+
+
+def drawn_steps(
+    terms: FloatArray, spreads: FloatArray, own_spread: float, *, draws: int
+) -> FloatArray:
+    """Seconds that the steps of N layouts may take, [N, draws]; the same ones each time.
+
+    A term errs alike in every layout that has it: computation that is slower than predicted slows all
+    of them, a slow exchange those that wait for it. What remains is each layout's own.
+
+    Args:
+        terms: seconds, [N, terms].
+        spreads: factor of each term's 80 % interval, [terms].
+        own_spread: the same for what equal layouts differ by.
+    """
+    random = np.random.default_rng(0)
+    shared = random.standard_normal((terms.shape[1], draws)) / HALF_WIDTH_OF_80_PERCENT
+    own = random.standard_normal((terms.shape[0], draws)) / HALF_WIDTH_OF_80_PERCENT
+    seconds = terms @ np.exp(np.log(spreads)[:, None] * shared)
+    return np.asarray(seconds * np.exp(np.log(own_spread) * own))
+
+
+def _share_of_itself(name: str, constants: TimeConstants, *, measured: bool) -> float:
+    """Of a term: what it errs by."""
+    if name in COMPUTED:
+        return constants["spread.computed.measured" if measured else "spread.computed.roofline"]
+    if name in IDLE:
+        return constants["spread.bubble"]
+    return constants["spread.once" if name in ONCE else "spread.communicated"]
 
 
 def memory_spread(
