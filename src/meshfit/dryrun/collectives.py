@@ -1,6 +1,6 @@
 """Collectives as PyTorch issues them: kind, mesh axis, bytes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,13 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from meshfit.mesh.spec import AXES
-from meshfit.run.context.attention import ContextParallel
-from meshfit.run.experts.model import ExpertModel
-from meshfit.run.mesh import RankMesh
-
-WORLD = "world"
-"""Axis of a collective over every rank."""
+from meshfit.measure.timeline.axes import named_axis
 
 _FIRST, _SECOND, _RESULT = "first", "second", "result"
 
@@ -43,45 +37,29 @@ class Message:
     size_bytes: int
 
 
-class Groups:
-    """Names of process groups -> mesh axes."""
+def message_of(
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    result: object,
+    axes: Mapping[str, str],
+) -> Message | None:
+    """What an operation sends; None when it is no collective. ``axes``: of groups, by their names."""
+    name = func.name().partition(".")[0]
+    if name not in _KINDS:
+        return None
+    kind, where = _KINDS[name]
+    whole = {_FIRST: args[0], _SECOND: args[1], _RESULT: result}[where]
+    axis = named_axis() or _axis_of_group((*args, *kwargs.values()), axes)
+    return Message(kind=kind, axis=axis, size_bytes=_bytes(whole))
 
-    def __init__(
-        self,
-        mesh: RankMesh,
-        context: ContextParallel | None = None,
-        experts: ExpertModel | None = None,
-    ) -> None:
-        self._axes: dict[str, str] = {}
-        if mesh.devices is None:
-            return
-        self._axes[dist.group.WORLD.group_name] = WORLD
-        states = {"dp_shard": mesh.shards, "dp_replicate": mesh.replicas}  # and cp with them
-        for axis, submesh in [*states.items(), *((axis, mesh.axis(axis)) for axis in AXES)]:
-            if submesh is not None:
-                self._axes[submesh.get_group().group_name] = axis
-        exchanges = (context.keys, context.heads) if context is not None else ()
-        self._axes |= {group.group_name: "cp" for group in exchanges if group is not None}
-        if experts is not None:
-            self._axes |= {group.group_name: axis for axis, group in experts.groups()}
 
-    def message(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object
-    ) -> Message | None:
-        """What an operation sends; None when it is no collective."""
-        name = func.name().partition(".")[0]
-        if name not in _KINDS:
-            return None
-        kind, where = _KINDS[name]
-        whole = {_FIRST: args[0], _SECOND: args[1], _RESULT: result}[where]
-        return Message(kind=kind, axis=self._axis(args, kwargs), size_bytes=_bytes(whole))
-
-    def _axis(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        for value in (*args, *kwargs.values()):
-            name = _group_name(value)
-            if name in self._axes:
-                return self._axes[name]
-        raise AssertionError("a collective over a group that no mesh axis has")
+def _axis_of_group(arguments: tuple[Any, ...], axes: Mapping[str, str]) -> str:
+    for value in arguments:
+        name = _group_name(value)
+        if name is not None and name in axes:
+            return axes[name]
+    raise AssertionError("a collective over a group that no mesh axis has")
 
 
 def _group_name(value: object) -> str | None:

@@ -12,13 +12,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
 
 from meshfit.cluster.topology import DeviceType
-from meshfit.dryrun.collectives import Groups
 from meshfit.dryrun.experts import even_loads
 from meshfit.dryrun.operators import cuda_operators
 from meshfit.dryrun.recorder import Recorder
 from meshfit.dryrun.trace import Trace
 from meshfit.dryrun.world import adapt_ddp, fake_tensors, fake_world, replace_buffers
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.run.axes import axes_of_groups
 from meshfit.run.mesh import RankMesh, build_mesh
 from meshfit.run.model.weights import materialise
 from meshfit.run.parallelize import RankModel, build_bare_model, with_replicas
@@ -47,7 +47,7 @@ def trace_of_step(
         mesh = build_mesh(layout, DEVICE.type)
         bare = build_bare_model(config, mesh, training.precision, adapter=training.adapter)
         # Before tensors are fake, of which no mesh can be made.
-        groups = Groups(mesh, bare.stages[0].context_parallel, bare.experts)
+        axes = axes_of_groups(mesh, bare.experts)
         operators = cuda_operators() if is_cuda else nullcontext()
         with fake_tensors() as mode, even_loads(), operators:
             model = _with_memory(bare, mesh)
@@ -55,7 +55,7 @@ def trace_of_step(
             trainer = _FakeTrainer(model, mesh, training, corpus, mode)
             trainer.warm_up()
             with Recorder(
-                model.stages, trainer.optimizer, groups, device_type=device_type
+                model.stages, trainer.optimizer, axes, device_type=device_type
             ) as recorder:
                 _take_step(trainer, 1)
             return recorder.trace()

@@ -1,6 +1,6 @@
 """The tensor tracker, writing down each operation's place, FLOPs and message beside its memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from meshfit.cluster.topology import DeviceType
 from meshfit.dryrun.allocator import SMALLEST_BLOCK_BYTES
-from meshfit.dryrun.collectives import Groups
+from meshfit.dryrun.collectives import message_of
 from meshfit.dryrun.flops import flops_of
 from meshfit.dryrun.places import NOWHERE, Place, Places
 from meshfit.dryrun.trace import Collective, Moment, Trace
@@ -40,14 +40,15 @@ class Recorder(TensorTracker):
     """Tracks one step of fake tensors and remembers all of it as a ``Trace``.
 
     On ``cuda`` sizes are counted in the blocks of its allocator; on ``cpu`` Gloo does the
-    communication, which reduces a copy of what it scatters.
+    communication, which reduces a copy of what it scatters. ``axes`` are those of process groups, by
+    name.
     """
 
     def __init__(
         self,
         stages: Sequence[Stage],
         optimizer: Optimizer,
-        groups: Groups,
+        axes: Mapping[str, str],
         *,
         device_type: DeviceType,
     ) -> None:
@@ -57,7 +58,7 @@ class Recorder(TensorTracker):
         self._places = Places(stages)
         self._placed = _PlacedLedger(self._places)
         self._ledger = self._placed
-        self._groups = groups
+        self._axes = axes
         self._flops: dict[int, int] = {}
         self._collectives: list[Collective] = []
 
@@ -95,7 +96,7 @@ class Recorder(TensorTracker):
         return -(-int(storage.nbytes()) // self._block_bytes) * self._block_bytes
 
     def _note_message(self, moment: int, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        message = self._groups.message(func, args, kwargs, result)
+        message = message_of(func, args, kwargs, result, self._axes)
         if message is None:
             return
         self._collectives.append(

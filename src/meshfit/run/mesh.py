@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from meshfit.errors import InputError
+from meshfit.measure.timeline.axes import WORLD, along
 from meshfit.mesh.groups import ranks_by_place
 from meshfit.mesh.spec import AXES, LayoutSpec
 
@@ -76,7 +77,8 @@ class RankMesh:
     def sum_over_ranks(self, tensor: "Tensor") -> "Tensor":
         """``tensor``, replaced in place by its sum over every rank of the world."""
         if self.devices is not None:
-            dist.all_reduce(tensor)
+            with along(WORLD):
+                dist.all_reduce(tensor)
         return tensor
 
     @property

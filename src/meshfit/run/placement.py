@@ -1,10 +1,11 @@
 """Whether ranks landed on the hosts that the layout was planned for."""
 
-import socket
 from collections.abc import Sequence
 from itertools import groupby
 
 import torch.distributed as dist
+
+from meshfit.record.environment import host_name
 
 
 class PlacementError(Exception):
@@ -41,8 +42,8 @@ def misplacement(expected: Sequence[str], found: Sequence[str]) -> str:
 
 
 def host_names() -> list[str]:
-    """Host name of every rank, by rank."""
-    mine = socket.gethostname()
+    """Name of every rank's host, by rank."""
+    mine = host_name()
     if not dist.is_initialized():
         return [mine]
     names: list[str] = [""] * dist.get_world_size()

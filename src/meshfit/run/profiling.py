@@ -10,14 +10,14 @@ import psutil
 import torch
 
 from meshfit.measure.intervals import Interval
-from meshfit.measure.timeline.calls import WORLD
 from meshfit.measure.timeline.chrome import RankTimeline
 from meshfit.measure.timeline.exposure import mean_profile, profiles
 from meshfit.measure.timeline.kernels import on_device
 from meshfit.measure.timeline.recorder import StepRecorder
 from meshfit.measure.timeline.spans import StepTrace
-from meshfit.mesh.spec import AXES, LayoutSpec
+from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.schema import StepProfile
+from meshfit.run.axes import axes_of_groups
 from meshfit.run.parallelize import RankModel
 from meshfit.run.ranks import Rank
 from meshfit.run.trainer import Trainer
@@ -45,7 +45,7 @@ def _record(
 ) -> StepTrace:
     step = trainer.num_steps
     recorder = StepRecorder(
-        model.stages, trainer.optimizer, world_axis=_world_axis(trainer.mesh.layout)
+        model.stages, trainer.optimizer, axes=axes_of_groups(trainer.mesh, model.experts)
     )
     with _kernels(rank.device) as kernels, trainer.clock.step(), recorder:
         before_step(step)
@@ -68,12 +68,6 @@ def _kernels(device: torch.device) -> Any:
 def _device_events(profiler: Any) -> list[Any]:
     events = profiler.profiler.kineto_results.events()
     return [event for event in events if event.device_type() == torch.autograd.DeviceType.CUDA]
-
-
-def _world_axis(layout: LayoutSpec) -> str:
-    """What calls among all ranks are along: the mesh's axis, if it has one only."""
-    axes = [name for name in AXES if getattr(layout, name) > 1]
-    return axes[0] if len(axes) == 1 else WORLD
 
 
 def profiles_of(timelines: Sequence[RankTimeline], layout: LayoutSpec) -> list[StepProfile]:

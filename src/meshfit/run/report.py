@@ -1,11 +1,10 @@
 """What one rank reports of itself: step times, exchanges of experts, peak memory, resident set."""
 
-import platform
-
 import torch
 
 from meshfit.breakdown import MemoryBreakdown
 from meshfit.measure.resident import device_memory, peak_resident_bytes, with_device_memory
+from meshfit.record.environment import host_name
 from meshfit.record.schema import RankReport
 from meshfit.run.parallelize import RankModel
 from meshfit.run.trainer import Trainer
@@ -29,7 +28,7 @@ def report_of_rank(
     tracked = _tracked_peak(trainer, model) if track_memory else None
     return RankReport(
         rank=rank,
-        host=platform.node(),
+        host=host_name(),
         step_s=step_s,
         input_wait_s=input_wait_s,
         memory=with_device_memory(tracked or MemoryBreakdown(), on_device)

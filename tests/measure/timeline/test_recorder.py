@@ -17,6 +17,7 @@ def trace() -> Iterator[StepTrace]:
     from torch.testing._internal.distributed.fake_pg import FakeStore
     from torch.utils.checkpoint import checkpoint
 
+    from meshfit.measure.timeline.axes import along
     from meshfit.measure.timeline.recorder import StepRecorder
 
     dist.init_process_group("fake", rank=1, world_size=4, store=FakeStore())
@@ -25,14 +26,18 @@ def trace() -> Iterator[StepTrace]:
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x = torch.ones(4, 8)
-    with StepRecorder([model], optimizer, world_axis="world") as recorder:
+    axes = {shards.group_name: "dp_shard", tensors.group_name: "tp"}
+    with StepRecorder([model], optimizer, axes=axes) as recorder:
         checkpoint(model, x, use_reentrant=False).sum().backward()
-        dist.all_reduce(x)
+        with along("world"):
+            dist.all_reduce(x)
         dist.reduce_scatter_tensor(torch.empty(2, 8), x, group=shards)
         dist.all_gather_into_tensor(torch.empty(8, 8), x, group=shards)
         dist.all_to_all_single(torch.empty(4, 8), x, group=tensors)
         dist.send(x, 3, group=shards)
         _ = all_gather_tensor(x, 0, tensors) + 1
+        with along("ep"):
+            dist.all_to_all_single(torch.empty(4, 8), x, group=shards)
         optimizer.step()
     yield recorder.trace(1, [(1.0, 2.0)])
     dist.destroy_process_group()
@@ -46,6 +51,7 @@ def test_kind_and_axis_come_from_the_call_and_its_group(trace: StepTrace) -> Non
         ("all_to_all", "tp"),
         ("p2p", "dp_shard"),
         ("all_gather", "tp"),
+        ("all_to_all", "ep"),
     ]
     assert trace.calls[0].ranks == (0, 1, 2, 3)
     assert trace.calls[1].ranks == (1, 3)

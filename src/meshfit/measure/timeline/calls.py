@@ -4,6 +4,7 @@ Told at the call site, by the operation that reaches PyTorch's dispatcher: a bac
 names do not serve (Gloo logs a reduce-scatter as an all-reduce, and no group at all).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,9 +12,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
 from torch.distributed.distributed_c10d import _resolve_process_group
 
+from meshfit.measure.timeline.axes import named_axis
+
 NAMESPACES = ("c10d", "_c10d_functional")
-WORLD = "world"
-"""Axis of a group of all ranks where the mesh has several axes."""
 
 _KINDS = {
     "allreduce": "all_reduce",
@@ -37,8 +38,6 @@ _KINDS = {
     "recv_any_source": "p2p",
 }
 _NO_CALLS = ("wait_tensor", "_wrap_tensor_autograd")
-_MESH_GROUP = "mesh_"
-"""How ``DeviceMesh`` starts the description of an axis's group."""
 
 
 def is_call(func: Any) -> bool:
@@ -60,14 +59,10 @@ def group_of(func: Any, args: tuple[Any, ...]) -> dist.ProcessGroup:
     return _resolve_process_group(args[names.index("group_name")])
 
 
-def axis_of(group: dist.ProcessGroup, world_axis: str) -> str:
-    """The mesh axis of a group; ``world_axis`` for the group of all ranks."""
-    description = group.group_desc
-    if description.startswith(_MESH_GROUP):
-        return description.removeprefix(_MESH_GROUP)
-    if group.size() == dist.get_world_size():
-        return world_axis
-    return description
+def axis_of(group: dist.ProcessGroup, axes: Mapping[str, str]) -> str:
+    """The mesh axis that the caller has named, else that of the group's name; its description where
+    there is neither."""
+    return named_axis() or axes.get(group.group_name, group.group_desc)
 
 
 def ends_of(func: Any, args: tuple[Any, ...], group: dist.ProcessGroup) -> dict[str, int]:

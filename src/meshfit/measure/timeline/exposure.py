@@ -15,10 +15,11 @@ from statistics import fmean
 
 from meshfit.breakdown import TIME_TERMS, TimeBreakdown
 from meshfit.measure.intervals import Interval, clip, seconds, subtract, union
+from meshfit.measure.timeline.axes import WORLD
 from meshfit.measure.timeline.spans import Call, StepTrace
 from meshfit.record.schema import StepProfile
 
-PIPELINE_AXES = ("pp", "world")
+PIPELINE_AXES = ("pp", WORLD)
 """Axes of groups whose ranks can be of several pipeline stages."""
 
 

@@ -9,7 +9,7 @@ its call (see ``kernels``).
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,22 +54,22 @@ class _Open:
 class StepRecorder(TorchDispatchMode):
     """Records what happens while it is entered, which is one step::
 
-        with StepRecorder(stages, optimizer, world_axis="dp_shard") as recorder:
+        with StepRecorder(stages, optimizer, axes=axes) as recorder:
             step()
         trace = recorder.trace(rank, input_waits)
 
     Args:
         parts: every module this rank trains.
         optimizer: the one that steps them.
-        world_axis: axis to book calls of the group of all ranks under.
+        axes: name of a process group -> mesh axis of calls whose axis nobody names (``axes.along``).
     """
 
     def __init__(
-        self, parts: Sequence[nn.Module], optimizer: Optimizer | None, *, world_axis: str
+        self, parts: Sequence[nn.Module], optimizer: Optimizer | None, *, axes: Mapping[str, str]
     ) -> None:
         super().__init__()
         self._phases = StepPhases(parts, optimizer)
-        self._world_axis = world_axis
+        self._axes = axes
         self._computations: list[Computation] = []
         self._calls: list[_Pending] = []
         self._open = _Open()
@@ -125,7 +125,7 @@ class StepRecorder(TorchDispatchMode):
         group = calls.group_of(func, args)
         what = {
             "collective": calls.kind_of(func),
-            "axis": calls.axis_of(group, self._world_axis),
+            "axis": calls.axis_of(group, self._axes),
             "group": group.group_name,
             "ranks": tuple(dist.get_process_group_ranks(group)),
             "size_bytes": calls.size_bytes(args),

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
+from meshfit.measure.timeline.axes import along
 from meshfit.run.context.gather import GatheredAttention
 from meshfit.run.context.heads import HeadsForTokens, TokensForHeads
 from meshfit.run.context.ring import RingAttention
@@ -64,7 +65,8 @@ class ContextParallel:
         """The inverse of ``own``, from what all ranks have; not of a hierarchical exchange."""
         batch, length = own_BS.shape
         parts = own_BS.new_empty((self.size * batch, length))
-        dist.all_gather_single(parts, own_BS.contiguous(), group=self.keys or self.heads)
+        with along("cp"):
+            dist.all_gather_single(parts, own_BS.contiguous(), group=self.keys or self.heads)
         by_rank_BT = parts.unflatten(0, (self.size, batch)).movedim(0, 1).flatten(1)
         places_T = torch.cat(
             [

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from meshfit.measure.timeline.axes import along
 from meshfit.run.context.blocks import Block, Gradients, Rows
 
 
@@ -80,7 +81,8 @@ def gathered(x_BGSD: Tensor, group: dist.ProcessGroup) -> Tensor:
     size = dist.get_world_size(group)
     batch, *shape = x_BGSD.shape
     whole = x_BGSD.new_empty((size * batch, *shape))
-    dist.all_gather_single(whole, x_BGSD.contiguous(), group=group)
+    with along("cp"):
+        dist.all_gather_single(whole, x_BGSD.contiguous(), group=group)
     early, late = whole.unflatten(0, (size, batch)).chunk(2, dim=3)
     chunks = torch.cat((early, late.flip(0)))
     return chunks.movedim(0, 2).flatten(2, 3)
@@ -93,5 +95,6 @@ def scattered(x_BGTD: Tensor, group: dist.ProcessGroup) -> Tensor:
     early, late = chunks.chunk(2)
     x_WBGSD = torch.cat((early, late.flip(0)), dim=3)
     x_BGSD = x_WBGSD.new_empty(x_WBGSD.shape[1:])
-    dist.reduce_scatter_single(x_BGSD, x_WBGSD.flatten(0, 1), group=group)
+    with along("cp"):
+        dist.reduce_scatter_single(x_BGSD, x_WBGSD.flatten(0, 1), group=group)
     return x_BGSD

@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from meshfit.measure.timeline.axes import along
+
 
 class TokensForHeads(torch.autograd.Function):
     """[B, H, S, D] -> [B, H / W, W S, D]: gives away other ranks' heads, gets their tokens."""
@@ -56,5 +58,6 @@ def _exchanged(by_rank: Tensor, group: dist.ProcessGroup) -> Tensor:
     """One part to each rank, and one from each."""
     sent = by_rank.contiguous()
     received = torch.empty_like(sent)
-    dist.all_to_all_single(received, sent, group=group)
+    with along("cp"):
+        dist.all_to_all_single(received, sent, group=group)
     return received

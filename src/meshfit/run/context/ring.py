@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from meshfit.measure.timeline.axes import along
 from meshfit.run.context.blocks import Block, Gradients, Rows
 
 
@@ -46,12 +47,13 @@ class Exchange:
         self._sent = sent  # must outlive the send
         self._received = Pair(flat=torch.empty_like(sent.flat), shapes=sent.shapes)
         to, source = (dist.get_global_rank(group, (rank + step) % size) for step in (1, -1))
-        self._requests = dist.batch_isend_irecv(
-            [
-                dist.P2POp(dist.isend, sent.flat, to, group),
-                dist.P2POp(dist.irecv, self._received.flat, source, group),
-            ]
-        )
+        with along("cp"):
+            self._requests = dist.batch_isend_irecv(
+                [
+                    dist.P2POp(dist.isend, sent.flat, to, group),
+                    dist.P2POp(dist.irecv, self._received.flat, source, group),
+                ]
+            )
 
     def wait(self) -> Pair:
         """What came from the rank before."""

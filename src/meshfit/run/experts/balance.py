@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
+from meshfit.measure.timeline.axes import along
 from meshfit.run.experts.capacity import TokenGroups, all_tokens, whole_micro_batch
 from meshfit.run.experts.log import is_recomputing
 from meshfit.run.experts.permute import count
@@ -51,8 +52,9 @@ class AuxiliaryLoss:
         self._counts_GE, self._scores_GE, self._rows = None, None, 0
         if self._shared_by is not None:
             rows *= self._shared_by.size()
-            dist.all_reduce(counts_GE, group=self._shared_by)
-            scores_GE = _summed(scores_GE, self._shared_by)
+            with along("tp"):
+                dist.all_reduce(counts_GE, group=self._shared_by)
+                scores_GE = _summed(scores_GE, self._shared_by)
         return (counts_GE * scores_GE).sum(dim=1).mean() * (counts_GE.shape[1] / rows**2)
 
 

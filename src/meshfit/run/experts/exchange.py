@@ -12,6 +12,7 @@ import torch.distributed._functional_collectives as functional_collectives
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
+from meshfit.measure.timeline.axes import along
 from meshfit.run.experts.spans import Spans
 
 
@@ -37,7 +38,7 @@ class _Exchange(torch.autograd.Function):
 def _all_to_all(
     rows: Tensor, send: Sequence[int], receive: Sequence[int], group: ProcessGroup, spans: Spans
 ) -> Tensor:
-    with spans.measure():
+    with spans.measure(), along("ep"):
         received = functional_collectives.all_to_all_single(
             rows.contiguous(), list(receive), list(send), group
         )
@@ -64,7 +65,8 @@ def exchange(
 def exchange_counts(counts_E: Tensor, group: ProcessGroup) -> Tensor:
     """[R, local experts]: how many copies each rank of ``group`` sends for each expert of this one."""
     received = torch.empty_like(counts_E)
-    dist.all_to_all_single(received, counts_E, group=group)
+    with along("ep"):
+        dist.all_to_all_single(received, counts_E, group=group)
     return received.unflatten(0, (group.size(), -1))
 
 

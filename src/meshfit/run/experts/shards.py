@@ -18,6 +18,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from meshfit.measure.timeline.axes import along
 from meshfit.mesh.spec import AXES, LayoutSpec
 from meshfit.run.experts.layer import Experts
 from meshfit.run.mesh import RankMesh
@@ -129,7 +130,8 @@ class ExpertGradients:
         gradients = [parameter.grad.to_local() for parameter in self._parameters]
         if self._group is not None:
             flat = torch.cat([gradient.flatten() for gradient in gradients])
-            dist.all_reduce(flat, group=self._group)
+            with along("edp"):
+                dist.all_reduce(flat, group=self._group)
             sums = flat.split([gradient.numel() for gradient in gradients])
             for gradient, total in zip(gradients, sums, strict=True):
                 gradient.copy_(total.view_as(gradient))

@@ -6,6 +6,7 @@ Each end keeps a copy. Both start equal, get the same gradient and so stay equal
 import torch
 import torch.distributed as dist
 
+from meshfit.measure.timeline.axes import along
 from meshfit.run.gradients import local_tensor
 from meshfit.run.mesh import RankMesh
 from meshfit.run.parallelize import RankModel
@@ -28,7 +29,8 @@ class TiedGradients:
             gradients[0].add_(gradients[1])
             gradients[1].copy_(gradients[0])
         elif gradients:
-            dist.all_reduce(gradients[0], group=self._group)
+            with along("pp"):
+                dist.all_reduce(gradients[0], group=self._group)
 
 
 def build_tied_gradients(model: RankModel, mesh: RankMesh) -> TiedGradients | None:

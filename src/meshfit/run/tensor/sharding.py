@@ -23,6 +23,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from meshfit.errors import InputError
+from meshfit.measure.timeline.axes import along
 from meshfit.run.experts.layer import has_experts, share_router
 from meshfit.run.model.adapters import BASE, AdaptedLinear
 from meshfit.run.model.transformer import Stage, head_dim_of
@@ -220,7 +221,8 @@ class PartialGradients:
             return
         summands = [parameter.grad.to_local() for parameter in self._partial]
         flat = torch.cat([summand.flatten() for summand in summands])
-        torch.distributed.all_reduce(flat, group=self._mesh.get_group())
+        with along("tp"):
+            torch.distributed.all_reduce(flat, group=self._mesh.get_group())
         sums = flat.split([summand.numel() for summand in summands])
         for parameter, total in zip(self._partial, sums, strict=True):
             parameter.grad = DTensor.from_local(
