@@ -109,13 +109,15 @@ def _command(
         num_ranks=seat.num_ranks,
         num_hosts=len(seats),
         is_first_host=seat is first,
+        place=seat.host.place,
         launch=name,
         endpoint=meets_others if len(seats) > 1 else f"localhost:{port or 0}",
         log_dir=str(files.host_logs(seat.first_rank)),
         module=module,
         arguments=(str(files.request), str(files.root)),
     )
-    return [*seat.host.prefix, *agent_command(asked, parent_pid=os.getpid())]
+    parent_pid = os.getpid() if seat.host.keeps_parent else None
+    return [*seat.host.prefix, *agent_command(asked, parent_pid=parent_pid)]
 
 
 def _start(

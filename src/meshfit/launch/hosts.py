@@ -11,8 +11,11 @@ class LaunchHost:
 
     Attributes:
         name: by which the other hosts find it.
-        prefix: put before a command to run it there; the command must keep pid and parent (each
-            part of the prefix replaces itself by the next).
+        prefix: put before a command to run it there.
+        keeps_parent: the command runs as a child of who starts it (each part of the prefix replaces
+            itself by the next), and ends with it; False where a scheduler starts and ends it.
+        place: its number among the hosts of a launch, where ranks must lie in the order of hosts;
+            None: torchrun orders hosts by name.
         environment: variables that ranks need there.
         ranks: most that it takes.
     """
@@ -20,6 +23,8 @@ class LaunchHost:
     name: str
     ranks: int
     prefix: tuple[str, ...] = ()
+    keeps_parent: bool = True
+    place: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 import meshfit
+from meshfit.record.variables import HOST_VARIABLE
 
 _PREFIXES = (
     "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "NVIDIA_TF32_", "OMP_", "MKL_",
@@ -53,7 +54,7 @@ def host_environment(ranks: int | None = None) -> dict[str, Any]:
         "python": platform.python_version,
         "packages": lambda: package_versions(("numpy", "psutil", "safetensors")),
         "os": lambda: f"{platform.system()} {platform.release()} {platform.machine()}",
-        "host": socket.gethostname,
+        "host": host_name,
         "cpu": _cpu_model,
         "cores_physical": _physical_cores,
         "cores_usable": lambda: len(os.sched_getaffinity(0)),
@@ -65,6 +66,11 @@ def host_environment(ranks: int | None = None) -> dict[str, Any]:
         facts["ranks_on_host"] = lambda: ranks
         facts["oversubscribed"] = lambda: ranks > len(os.sched_getaffinity(0))
     return gather(facts)
+
+
+def host_name() -> str:
+    """Of this host, as who launched this process calls it."""
+    return os.environ.get(HOST_VARIABLE) or socket.gethostname()
 
 
 def code_revision() -> str:

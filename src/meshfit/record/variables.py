@@ -9,3 +9,6 @@ launch, whatever session it is in and whoever its parent became."""
 
 CANDIDATE_VARIABLE = "MESHFIT_CANDIDATE"
 """``RunRequest.candidate``, so that a fault can be aimed at one candidate of a sweep."""
+
+HOST_VARIABLE = "MESHFIT_HOST"
+"""Name of the host as the scheduler knows it, where that need not be the host's own name for itself."""
