@@ -157,6 +157,8 @@ class EngineProfile:
         pipeline_buffers: whether receive buffers of every micro-batch exist all the time.
         interleaving_keeps_sent: whether interleaved schedules hold what they have sent until the
             end of the step (``torch.distributed.pipelining``'s runtime waits for its sends there).
+        frozen_as_trained: whether frozen weights beside adapters are stored in the type that they
+            would be trained in; else in the compute type.
         gradients_live_in_buckets: whether DDP's gradients are views of its buckets, which exist
             all the time; else the buckets are a second copy.
         gathers_logits: whether every tensor-parallel rank holds the logits of the whole vocabulary.
@@ -234,6 +236,7 @@ class EngineProfile:
     pipeline_keeps_unsharded: bool = True
     pipeline_buffers: bool = True
     interleaving_keeps_sent: bool = True
+    frozen_as_trained: bool = False
     gradients_live_in_buckets: bool = True
     gathers_logits: bool = True
     saves_gathered_inputs: bool = True

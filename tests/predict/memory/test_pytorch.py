@@ -12,7 +12,7 @@ from meshfit.predict.memory.pytorch import rank_memory
 from meshfit.predict.shape.held import rank_held
 from meshfit.predict.shape.layer_basis import autocast
 from meshfit.workload.counts import total_parameters
-from meshfit.workload.training import RuntimeSpec
+from meshfit.workload.training import AdapterSpec, RuntimeSpec
 from tests.predict.builders import BF16, FP32, group, llama, llama_8b, pipeline, training
 
 GIB = 2**30
@@ -42,7 +42,7 @@ def test_sharded_states_of_llama_8b_are_16_bytes_a_parameter_over_8_ranks():
     layers=st.integers(4, 9),
 )
 def test_parameters_over_all_ranks_are_those_of_the_model(tp, pp, dp_shard, layers):
-    model = llama(num_layers=layers)
+    model = llama(num_layers=layers, kv_heads=4)
     keys = {"tp": tp, "pp": pp, "dp_shard": dp_shard}
     spec = training(global_batch_size=8 * dp_shard)
     held = sum(
@@ -52,6 +52,28 @@ def test_parameters_over_all_ranks_are_those_of_the_model(tp, pp, dp_shard, laye
     norms = (2 * layers + 1) * model.hidden_size
     expected = 4 * (total_parameters(model) + (tp - 1) * norms)
     assert held * tp * dp_shard == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("tp", "whole"), [(2, False), (4, True)])
+def test_weights_of_key_heads_that_ranks_share_are_kept_whole_by_each(tp, whole):
+    """The runner's ``SharedHeads``: two key heads over four ranks."""
+    model = llama(kv_heads=2)
+    held = memory(model, training(), {"tp": tp}).categories["parameters"][0] / 4
+    keys_and_values = 4 * 2 * 2 * 32 * 128  # layers, k and v, heads, head size, hidden size
+    norms = (2 * 4 + 1) * 128
+    cut = total_parameters(model) - norms - keys_and_values
+    assert held == cut / tp + norms + keys_and_values / (1 if whole else tp)
+
+
+def test_frozen_weights_are_stored_as_trained_ones_by_the_runner():
+    """bf16 mixed: FSDP2 casts them when it gathers them."""
+    adapted = training(precision=BF16, adapter=AdapterSpec(rank=4), global_batch_size=8)
+    model = llama()
+    stored = memory(model, adapted, {"dp_shard": 8}).categories["parameters"][0]
+    assert stored >= 4 * total_parameters(model) / 8
+    in_compute_type = replace(NATIVE, frozen_as_trained=False)
+    less = memory(model, adapted, {"dp_shard": 8}, profile=in_compute_type).categories["parameters"]
+    assert stored - less[0] == 2 * total_parameters(model) / 8
 
 
 @given(

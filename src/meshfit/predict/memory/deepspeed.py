@@ -110,7 +110,9 @@ def _zero(shape: RankShape, group: LayoutGroup) -> _Zero:
     held = rank_held(shape, group.model, training.adapter)
     element = precision.compute_bytes
     master = 0 if element == FP32_BYTES else precision.parameter_bytes
-    frozen = frozen_bytes(held, training).on_shard(columns, stage >= 3)
+    frozen = frozen_bytes(held, training, training.precision.compute_bytes).on_shard(
+        columns, stage >= 3
+    )
     stepped = held.trained.on_shard(columns, stage >= 1)
     states = StateBytes(
         parameters=held.trained.on_shard(columns, stage >= 3) * element + frozen,

@@ -210,7 +210,7 @@ def _layer_weight_copies(chunk: Chunk, group: LayoutGroup) -> FloatArray:
     model, columns = group.model, group.columns
     for kind, count in chunk.layers:
         held = layer_held(kind, model.hidden_size, model.vectors_per_norm, None).trained
-        cut = held.sharded / columns.tp + held.experts / columns.expert_split
+        cut = held.cut(columns) + held.experts / columns.expert_split
         copies += count * weight_copies(cut, group)
     return copies
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from meshfit.predict.memory.kept import kinds_of
 from meshfit.predict.shape.adapters import adapter_elements
 from meshfit.predict.shape.group import LayoutGroup
-from meshfit.predict.shape.held import Parameters
+from meshfit.predict.shape.held import Parameters, divided, key_value_heads
 from meshfit.predict.shape.schedule import RankShape
 from meshfit.workload.counts import layer_tensors
 from meshfit.workload.model import LayerSpec
@@ -34,16 +34,14 @@ def largest_matrix(shape: RankShape, group: LayoutGroup, *, frozen: bool = False
 
 @lru_cache(maxsize=1024)
 def _matrices(layer: LayerSpec, hidden_size: int, adapter: AdapterSpec | None) -> tuple[Parameters, ...]:  # fmt: skip
-    """The largest that tp divides, that nothing divides, and that experts are."""
-    found = {"sharded": 0, "replicated": 0, "experts": 0}
+    """All linears; gate and up of all experts are one."""
+    heads = key_value_heads(layer)
+    found: dict[Parameters, None] = {}
     for tensor in layer_tensors(layer, hidden_size, 1):
         size = tensor.elements if adapter is None else adapter_elements(tensor, adapter)
-        if tensor.role != "linear":
+        if tensor.role != "linear" or not size:
             continue
         path = tensor.name.split(".")
-        if "experts" in path:
-            kind, size = "experts", size * (1 if "down_proj" in path else 2)
-        else:
-            kind = "replicated" if tensor.split is None else "sharded"
-        found[kind] = max(found[kind], size)
-    return tuple(Parameters(**{kind: size}) for kind, size in found.items() if size)
+        packed = 2 if "experts" in path and "down_proj" not in path else 1
+        found[divided(tensor, size * packed, heads)] = None
+    return tuple(found)

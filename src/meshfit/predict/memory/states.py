@@ -41,7 +41,9 @@ def state_bytes(shape: RankShape, group: LayoutGroup) -> StateBytes:
     trained = held.trained.on_shard(columns, columns.shards_parameters)
     return StateBytes(
         parameters=trained * precision.parameter_bytes
-        + frozen_bytes(held, training).on_shard(columns, columns.shards_parameters),
+        + frozen_bytes(held, training, _frozen_element(group)).on_shard(
+            columns, columns.shards_parameters
+        ),
         gradients=np.where(_steps_in_backward(group), 0.0, trained * precision.gradient_bytes),
         optimizer=moment_bytes(held, training).on_shard(columns, columns.shards_optimizer),
     )
@@ -71,13 +73,18 @@ def on_device(states: StateBytes, group: LayoutGroup) -> tuple[StateBytes, Float
     return here, np.where(away, whole, 0.0) + np.where(pages, states.optimizer, 0.0)
 
 
-def frozen_bytes(held: Held, training: TrainingSpec) -> Parameters:
-    """Frozen parameters in bytes as they are stored."""
+def frozen_bytes(held: Held, training: TrainingSpec, element_bytes: int) -> Parameters:
+    """Frozen parameters in bytes, each of ``element_bytes`` where it is not of QLoRA's few bits."""
     if training.adapter is None:
         return Parameters()
-    element = training.precision.compute_bytes
-    linear = base_bytes(training.adapter.base_bits, element)
-    return held.frozen * element + held.frozen_linears * linear
+    linear = base_bytes(training.adapter.base_bits, element_bytes)
+    return held.frozen * element_bytes + held.frozen_linears * linear
+
+
+def _frozen_element(group: LayoutGroup) -> int:
+    """Bytes of one as it is stored."""
+    precision = group.training.precision
+    return precision.parameter_bytes if group.profile.frozen_as_trained else precision.compute_bytes
 
 
 def moment_bytes(held: Held, training: TrainingSpec) -> Parameters:

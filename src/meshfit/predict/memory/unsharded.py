@@ -34,7 +34,7 @@ def unit_of(held: Held, group: LayoutGroup) -> Unit:
     """What a part of the model takes when it is gathered."""
     columns, precision = group.columns, group.training.precision
     trained = held.trained.on_rank(columns)
-    frozen = frozen_bytes(held, group.training).on_rank(columns)
+    frozen = frozen_bytes(held, group.training, precision.compute_bytes).on_rank(columns)
     return Unit(
         used=trained * precision.compute_bytes + frozen,
         made=trained * precision.compute_bytes,

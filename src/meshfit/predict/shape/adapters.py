@@ -46,10 +46,10 @@ def adapter_elements(tensor: Tensor, adapter: AdapterSpec) -> int:
     return adapter.rank * sum(tensor.shape) if has_adapter(linear, adapter) else 0
 
 
-def base_bytes(bits: int | None, compute_bytes: int) -> float:
+def base_bytes(bits: int | None, element_bytes: int) -> float:
     """Of one frozen weight of a linear as it is stored, its share of a scale included."""
     if bits is None:
-        return float(compute_bytes)
+        return float(element_bytes)
     return bits / 8 + 4 / QUANTISATION_BLOCK
 
 

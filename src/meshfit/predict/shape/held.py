@@ -12,49 +12,81 @@ from meshfit.predict.shape.adapters import adapter_elements
 from meshfit.predict.shape.columns import StepColumns
 from meshfit.predict.shape.schedule import Chunk, RankShape
 from meshfit.workload import counts
+from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.tensor import Tensor
 from meshfit.workload.model import LayerSpec, ModelSpec
 from meshfit.workload.training import AdapterSpec
 
 FloatArray = NDArray[np.float64]
 
+_KEYS_AND_VALUES = frozenset(("k_proj", "v_proj"))
+
 
 @dataclass(frozen=True)
 class Parameters:
-    """Counts by what divides them: tp, nothing, or ep and etp."""
+    """Counts by what divides them.
+
+    Attributes:
+        sharded: over tp.
+        key_values: over tp, where there are as many key heads (``key_value_heads``); with fewer, which
+            ranks share, each rank keeps all of them.
+        replicated: over nothing.
+        experts: over ep and etp.
+    """
 
     sharded: float = 0
     replicated: float = 0
     experts: float = 0
+    key_values: float = 0
+    key_value_heads: int = 1
 
     def __add__(self, other: "Parameters") -> "Parameters":
         return Parameters(
             self.sharded + other.sharded,
             self.replicated + other.replicated,
             self.experts + other.experts,
+            self.key_values + other.key_values,
+            max(self.key_value_heads, other.key_value_heads),
         )
 
     def __mul__(self, factor: float) -> "Parameters":
-        return Parameters(self.sharded * factor, self.replicated * factor, self.experts * factor)
+        return Parameters(
+            self.sharded * factor,
+            self.replicated * factor,
+            self.experts * factor,
+            self.key_values * factor,
+            self.key_value_heads,
+        )
 
     @property
     def total(self) -> float:
-        return self.sharded + self.replicated + self.experts
+        return self.sharded + self.replicated + self.experts + self.key_values
 
     def on_rank(self, columns: StepColumns) -> FloatArray:
         """On one rank before data parallelism shards anything."""
-        return np.asarray(self._dense(columns) + self.experts / columns.expert_split)
+        return np.asarray(self.dense(columns) + self.experts / columns.expert_split)
 
     def on_shard(self, columns: StepColumns, sharded: NDArray[np.bool_]) -> FloatArray:
         """On one rank where data parallelism shards them; padding of shards is ignored."""
-        dense = self._dense(columns) / np.where(sharded, columns.state_shard, 1)
+        dense = self.dense(columns) / np.where(sharded, columns.state_shard, 1)
         if not self.experts:
             return np.asarray(dense)
         each = self.experts / columns.expert_split
         return np.asarray(dense + each / np.where(sharded, columns.expert_shard, 1))
 
-    def _dense(self, columns: StepColumns) -> FloatArray:
-        return np.asarray(self.sharded / columns.tp + self.replicated)
+    def dense(self, columns: StepColumns) -> FloatArray:
+        """On one rank before data parallelism shards anything, without experts."""
+        return self.cut(columns) + self._shared(columns) + self.replicated
+
+    def cut(self, columns: StepColumns) -> FloatArray:
+        """Of what tp divides, what one rank computes with; experts apart."""
+        ranks_of_keys = np.minimum(columns.tp, self.key_value_heads)
+        return np.asarray(self.sharded / columns.tp + self.key_values / ranks_of_keys)
+
+    def _shared(self, columns: StepColumns) -> FloatArray:
+        """Weights of key heads that one rank keeps beside the one that it computes."""
+        others = self.key_values * (1 - 1 / self.key_value_heads)
+        return np.where(columns.tp > self.key_value_heads, others, 0.0)
 
 
 @dataclass(frozen=True)
@@ -117,7 +149,7 @@ def layer_held(
     ]
     tensors = counts.layer_tensors(layer, hidden_size, norm_vectors)
     cut = (replace(t, split="column") if t.name.startswith(tuple(whole)) else t for t in tensors)
-    return _of(cut, adapter, in_layers=True)
+    return _of(cut, adapter, in_layers=True, key_value_heads=key_value_heads(layer))
 
 
 def held_by_layers(
@@ -193,28 +225,46 @@ def _counted_towers(model: ModelSpec) -> Iterator[Tensor]:
     return (t for tower in model.towers if tower.counted for t in tower.tensors or ())
 
 
-def _of(tensors: Iterable[Tensor], adapter: AdapterSpec | None, *, in_layers: bool) -> Held:
+def _of(
+    tensors: Iterable[Tensor],
+    adapter: AdapterSpec | None,
+    *,
+    in_layers: bool,
+    key_value_heads: int | None = None,
+) -> Held:
     total = Held()
     for tensor in tensors:
-        total += _held(tensor, adapter, in_layers)
+        total += _held(tensor, adapter, in_layers, key_value_heads)
     return total
 
 
-def _held(tensor: Tensor, adapter: AdapterSpec | None, in_layers: bool) -> Held:
-    own = _divided(tensor, tensor.elements)
+def _held(
+    tensor: Tensor, adapter: AdapterSpec | None, in_layers: bool, key_value_heads: int | None
+) -> Held:
+    own = divided(tensor, tensor.elements, key_value_heads)
     is_matrix = in_layers and tensor.role in ("linear", "router")
     if adapter is None:
         return Held(trained=own, matrices=own if is_matrix else Parameters())
     if not (in_layers and tensor.role == "linear"):
         return Held(frozen=own)
     factors = adapter_elements(tensor, adapter)
-    added = _divided(tensor, factors)
+    added = divided(tensor, factors, key_value_heads)
     return Held(trained=added, matrices=added, frozen_linears=own)
 
 
-def _divided(tensor: Tensor, elements: int) -> Parameters:
-    if "experts" in tensor.name.split("."):
+def key_value_heads(layer: LayerSpec) -> int | None:
+    """Of its attention; None where it has none of this kind."""
+    attention = layer.find(AttentionSpec)
+    return attention.num_key_value_heads if attention is not None else None
+
+
+def divided(tensor: Tensor, elements: int, key_value_heads: int | None) -> Parameters:
+    """``elements`` under what divides the tensor; ``key_value_heads`` of its layer."""
+    path = tensor.name.split(".")
+    if "experts" in path:
         return Parameters(experts=elements)
     if tensor.split is None:
         return Parameters(replicated=elements)
+    if key_value_heads is not None and not _KEYS_AND_VALUES.isdisjoint(path):
+        return Parameters(key_values=elements, key_value_heads=key_value_heads)
     return Parameters(sharded=elements)

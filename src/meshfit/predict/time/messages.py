@@ -448,9 +448,9 @@ class Sharing:
         experts = parameters.experts / columns.expert_split
         if self.axis == "edp":
             return np.where(columns.splits_experts, experts, 0.0)
-        shared = parameters.sharded / columns.tp + parameters.replicated
+        shared = parameters.dense(columns)
         if not parameters.experts:
-            return np.asarray(shared)
+            return shared
         return shared + np.where(columns.splits_experts, 0.0, experts)
 
 
@@ -505,7 +505,7 @@ def gathered_parameters(held: Held, sharing: Sharing, group: LayoutGroup) -> Siz
     trained, element = sharing.of(held.trained, columns), _gathered_bytes(training)
     if training.adapter is None:
         return Size(((trained, "parameters"), (element, "B")))
-    frozen = sharing.of(frozen_bytes(held, training), columns)
+    frozen = sharing.of(frozen_bytes(held, training, training.precision.compute_bytes), columns)
     return Size(((trained * element + frozen, "B"),))
 
 
