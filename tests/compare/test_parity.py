@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from meshfit.compare.parity import TOLERANCES, judge
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.schema import ParameterGradient, Parity, RunResult
+from meshfit.record.schema import ParameterGradient, Parity, ReplayedSteps, RoutingReport, RunResult
 from meshfit.workload.training import PRECISIONS, TrainingSpec
 
 LOSSES = (5.5, 5.4, 5.3, 5.2, 5.1)
@@ -236,6 +236,64 @@ def test_d02_is_right_when_losses_and_norms_agree_within_bf16_noise():
         gradients=gradients(error=0.01),
     )
     assert found.ok
+
+
+AUXILIARY = (1.2, 1.1, 1.0, 0.9, 0.8)
+
+
+def routing(auxiliary: tuple[float, ...]) -> RoutingReport:
+    return RoutingReport(
+        layers=(0,), tokens_per_expert=((8, 8),) * 5, tokens_per_layer=((40, 40),),
+        imbalance=(1.0,) * 5, entropy=(0.7,) * 5, dropped=(0,) * 5, padded=(0,) * 5,
+        auxiliary_loss=auxiliary, auxiliary_scope="rank", loss_by_route=((5.0, 5.0),) * 5,
+    )  # fmt: skip
+
+
+def test_d04_each_term_of_the_loss_is_compared_by_itself():
+    """An auxiliary loss that scales with tp: the cross entropy agrees, and runs with other tp drift."""
+    reference = replace(REFERENCE, routing=routing(AUXILIARY))
+    layout = LayoutSpec(tp=2, sp=True)
+    same = verdict(layout, reference=reference)
+    assert same.ok
+    assert same.auxiliary_error == 0.0
+    found = verdict(layout, reference=reference, routing=routing(scaled(AUXILIARY, 2.0)))
+    assert not found.ok
+    assert found.auxiliary_error == 1.0
+    assert found.factor == "the tensor-parallel degree (tp=2)"
+    assert found.message.startswith(
+        "the cross entropy agrees, but the auxiliary loss of the first step is 2.4 against 1.2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "message"),
+    [
+        (AUXILIARY, (), "the run's routers add to the loss, the reference's do not"),
+        ((), AUXILIARY, "the reference's routers add to the loss, the run's do not"),
+        (
+            (1.2, 1.1, 1.0, 0.9, 0.9),
+            AUXILIARY,
+            "the first step agrees, but the auxiliary loss of step 5 is off",
+        ),
+        ((1.3, *AUXILIARY[1:]), AUXILIARY, "over other tokens, or routers choose otherwise"),
+    ],
+)
+def test_d04_a_term_that_is_missing_or_drifts_fails(ours, theirs, message):
+    reference = replace(REFERENCE, routing=routing(theirs))
+    assert message in verdict(reference=reference, routing=routing(ours)).message
+
+
+def test_d04_with_replayed_choices_the_replays_term_is_judged():
+    reference = replace(REFERENCE, routing=routing(AUXILIARY))
+    replayed = ReplayedSteps(
+        losses=LOSSES, gradient_norms=NORMS, differing_tokens=3, auxiliary_loss=AUXILIARY
+    )
+    own = routing(scaled(AUXILIARY, 1.5))
+    assert verdict(reference=reference, routing=own, replayed=replayed).ok
+
+
+def test_a_dense_model_has_one_term():
+    assert verdict().auxiliary_error is None
 
 
 def test_d06_a_mean_of_micro_batch_means_is_among_the_causes_of_a_wrong_loss():

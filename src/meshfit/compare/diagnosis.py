@@ -44,6 +44,12 @@ class Comparison:
     def worst_error(self, values: Sequence[float], expected: Sequence[float]) -> float:
         return max(self.errors(values, expected))
 
+    @property
+    def auxiliary_error(self) -> float | None:
+        """The worst of what routers add to the loss; None where neither run's do."""
+        ours, theirs = auxiliary_losses(self.result), auxiliary_losses(self.reference)
+        return self.worst_error(ours, theirs) if ours or theirs else None
+
     def factor(self, ratio: float, tolerance: float, *, roots_first: bool = False) -> str | None:
         """A known factor in words. Matched no finer than 1e-4: it is a whole number's ratio."""
         return name_factor(
@@ -53,6 +59,11 @@ class Comparison:
             tolerance=max(tolerance, 1e-4),
             roots_first=roots_first,
         )
+
+
+def auxiliary_losses(run: RunResult) -> tuple[float, ...]:
+    """What routers of experts add to the loss, by step, unscaled; empty where they add nothing."""
+    return run.routing.auxiliary_loss if run.routing is not None else ()
 
 
 def relative_error(value: float, expected: float) -> float:
@@ -118,6 +129,7 @@ def why_different(comparison: Comparison) -> tuple[str, str | None]:
     """What differs first along a step, why that may be, and its known factor; ("", None) if nothing."""
     return (
         _first_loss(comparison)
+        or _first_auxiliary(comparison)
         or _gradients(comparison)
         or _first_norm(comparison)
         or _later_steps(comparison)
@@ -147,6 +159,25 @@ def _first_loss(comparison: Comparison) -> tuple[str, str | None] | None:
             "a mean of micro-batch or rank means, which weighs tokens by how full theirs is"
         )
     return f"{what}: {', '.join(causes[:-1])}, or {causes[-1]}", None
+
+
+def _first_auxiliary(comparison: Comparison) -> tuple[str, str | None] | None:
+    ours, theirs = auxiliary_losses(comparison.result), auxiliary_losses(comparison.reference)
+    if not theirs:
+        return ("the run's routers add to the loss, the reference's do not", None) if ours else None
+    error = comparison.errors(ours, theirs)[0]
+    if error <= comparison.tolerance.loss:
+        return None
+    if not ours:
+        return "the reference's routers add to the loss, the run's do not", None
+    what = (
+        f"the cross entropy agrees, but the auxiliary loss of the first step is {ours[0]:.6g} "
+        f"against {theirs[0]:.6g} (relative error {error:.1e}, allowed {comparison.tolerance.loss:.0e})"
+    )
+    factor = comparison.factor(ours[0] / theirs[0], comparison.tolerance.loss)
+    if factor:
+        return f"{what}: {ours[0] / theirs[0]:.4g} times the reference, which is {factor}", factor
+    return f"{what}: its means are taken over other tokens, or routers choose otherwise", None
 
 
 def _gradients(comparison: Comparison) -> tuple[str, str | None] | None:
@@ -224,9 +255,12 @@ def _first_norm(comparison: Comparison) -> tuple[str, str | None] | None:
 def _later_steps(comparison: Comparison) -> tuple[str, str | None] | None:
     losses = comparison.errors(comparison.result.losses, comparison.reference.losses)
     norms = comparison.errors(comparison.result.gradient_norms, comparison.reference.gradient_norms)
+    ours, theirs = auxiliary_losses(comparison.result), auxiliary_losses(comparison.reference)
+    auxiliary = comparison.errors(ours, theirs) if theirs else [0.0] * comparison.steps
     for step in range(1, comparison.steps):
         for what, error, allowed in (
             ("loss", losses[step], comparison.tolerance.loss),
+            ("auxiliary loss", auxiliary[step], comparison.tolerance.loss),
             ("gradient norm", norms[step], comparison.tolerance.gradient),
         ):
             if error > allowed:

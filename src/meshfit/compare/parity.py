@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from meshfit.compare.diagnosis import Comparison, Tolerance, why_different, why_incomparable
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.schema import Parity, ParityKind, RunResult
+from meshfit.record.schema import Parity, ParityKind, ReplayedSteps, RunResult
 from meshfit.workload.training import PrecisionName, TrainingSpec
 
 JUDGED_STEPS = 5
@@ -34,15 +34,15 @@ def judge(
 ) -> Parity:
     """The verdict on a run of ``layout`` against a run of the same workload.
 
-    Loss and gradient norm of the first ``judged_steps`` steps must agree, and the gradients of the
-    first step, parameter by parameter, wherever the run compared them (against a mere reference
+    Each term of the loss and the gradient norm of the first ``judged_steps`` steps must agree, and the
+    gradients of the first step, parameter by parameter, wherever the run compared them (against a mere reference
     layout it need not have). Both must have seen the same samples. An error that cannot be worked
     out, because something is missing or not finite, is infinite.
     """
     tolerance = TOLERANCES[training.precision.name]
     replayed = result.replayed
     if replayed is not None:
-        result = replace(result, losses=replayed.losses, gradient_norms=replayed.gradient_norms)
+        result = _with_replayed(result, replayed)
     comparison = Comparison(
         result=result,
         reference=reference,
@@ -62,11 +62,19 @@ def judge(
         gradient_norm_error=comparison.worst_error(result.gradient_norms, reference.gradient_norms),
         gradient_error=_infinite_if_nan(worst.error) if worst else None,
         worst_parameter=worst.name if worst else None,
+        auxiliary_error=comparison.auxiliary_error,
         tolerance_loss=tolerance.loss,
         tolerance_gradient=tolerance.gradient,
         factor=factor,
         replayed_tokens=replayed.differing_tokens if replayed else None,
         message=message,
+    )
+
+
+def _with_replayed(result: RunResult, replayed: ReplayedSteps) -> RunResult:
+    routing = result.routing and replace(result.routing, auxiliary_loss=replayed.auxiliary_loss)
+    return replace(
+        result, losses=replayed.losses, gradient_norms=replayed.gradient_norms, routing=routing
     )
 
 

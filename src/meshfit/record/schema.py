@@ -218,6 +218,8 @@ class ReplayedSteps:
     losses: tuple[float, ...]
     gradient_norms: tuple[float, ...]
     differing_tokens: int
+    auxiliary_loss: tuple[float, ...] = ()
+    """As ``RoutingReport.auxiliary_loss``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,6 +259,7 @@ class Parity:
     ok: bool
     kind: ParityKind
     loss_error: float
+    """Of the cross entropy; of the loss that routers of experts add, ``auxiliary_error``."""
     gradient_norm_error: float
     gradient_error: float | None
     worst_parameter: str | None
@@ -264,6 +267,8 @@ class Parity:
     tolerance_gradient: float
     factor: str | None = None
     """A failing ratio that equals a known factor, in words."""
+    auxiliary_error: float | None = None
+    """None where routers add nothing to the loss."""
     replayed_tokens: int | None = None
     """Where it was judged with the reference's router choices: tokens whose own were others."""
     message: str = ""

@@ -452,6 +452,8 @@ def _outcome(candidate: CandidateDocument) -> Text:
     found = candidate.get("parity")
     if found:
         text.append(f"\nloss {words.error(found['loss_error'])}", style="dim")
+        if found["auxiliary_error"] is not None:
+            text.append(f"\nauxiliary {words.error(found['auxiliary_error'])}", style="dim")
         text.append(f"\ngradient {words.error(found['gradient_error'])}", style="dim")
     elif candidate["outcome"] == "ok":
         text.append("\nnot compared", style="yellow")

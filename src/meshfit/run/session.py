@@ -245,6 +245,7 @@ class Session:
             losses=tuple(replay.losses()),
             gradient_norms=tuple(replay.gradient_norms()),
             differing_tokens=differing,
+            auxiliary_loss=routing_report(again.experts, mesh).auxiliary_loss,
         )
         return steps, gradients
 
