@@ -1,0 +1,1 @@
+"""Logs of training engines; what an engine prints is known in its own folder (``log``)."""
