@@ -11,7 +11,9 @@ from meshfit.predict.memory.moments import MOMENTS
 from meshfit.predict.memory.pytorch import rank_memory
 from meshfit.predict.shape.held import rank_held
 from meshfit.predict.shape.layer_basis import autocast
+from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
 from meshfit.workload.counts import total_parameters
+from meshfit.workload.model import LayerSpec
 from meshfit.workload.training import AdapterSpec, RuntimeSpec
 from tests.predict.builders import BF16, FP32, group, llama, llama_8b, pipeline, training
 
@@ -63,6 +65,27 @@ def test_weights_of_key_heads_that_ranks_share_are_kept_whole_by_each(tp, whole)
     norms = (2 * 4 + 1) * 128
     cut = total_parameters(model) - norms - keys_and_values
     assert held == cut / tp + norms + keys_and_values / (1 if whole else tp)
+
+
+def test_what_the_fullest_rank_of_experts_receives_grows_with_the_assumed_imbalance():
+    """One layer of two choices of eight experts: the copies and what their MLPs keep, in fp32."""
+    expert = MlpSpec(intermediate_size=32, gated=True)
+    moe = MoeSpec(num_experts=8, experts_per_token=2, expert=expert)
+    attention = llama().layers[0].attention
+    layer = LayerSpec(blocks=(("self_attn", attention), ("mlp", moe)))
+    model = replace(llama(), layers=(layer,) * 4)
+
+    def activations(imbalance, keys):
+        runtime = RuntimeSpec(expert_imbalance=imbalance)
+        return memory(model, training(runtime=runtime), keys).categories["activations"][0]
+
+    spread = {"dp_shard": 4, "ep": 4}
+    copies_bytes = 2 * 4 * (128 + 4 * 32)  # two choices: the input; gate, activated, up, product
+    grown = activations(3.0, spread) - activations(1.0, spread)
+    # The last layer's backward has freed the input of its last matmul.
+    assert grown == 2 * 128 * (4 * copies_bytes - 2 * 4 * 32)
+    alone = {"dp_shard": 4}
+    assert activations(3.0, alone) == activations(1.0, alone)
 
 
 def test_frozen_weights_are_stored_as_trained_ones_by_the_runner():

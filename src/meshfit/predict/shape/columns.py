@@ -42,6 +42,7 @@ class StepColumns:
         expert_replicas: ranks over which gradients of these shards are summed beyond them.
         dispatch_split: by how much expert parallelism over tp's ranks divides the copies of tokens
             that one rank's experts receive.
+        expert_load: copies that the fullest rank's experts receive, over an even share.
     """
 
     tp: IntArray
@@ -70,6 +71,7 @@ class StepColumns:
     expert_shard: IntArray
     expert_replicas: IntArray
     dispatch_split: FloatArray
+    expert_load: FloatArray
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -122,6 +124,7 @@ def step_columns(
         expert_shard=expert_shard,
         expert_replicas=expert_replicas,
         dispatch_split=c.tp / etp,
+        expert_load=np.where(c.ep > 1, training.runtime.expert_imbalance, 1.0),
     )
 
 

@@ -11,11 +11,13 @@ from meshfit.predict.shape.columns import StepColumns
 
 FloatArray = NDArray[np.float64]
 
-Split = Literal["tp", "sequence", "whole", "dispatched", "traded"]
+Split = Literal["tp", "sequence", "whole", "dispatched", "received", "experts", "traded"]
 """``tp``: heads or width over tp. ``sequence``: tokens over tp under sequence parallelism.
-``whole``: all tokens of the micro-batch on every rank. ``dispatched``: what experts receive and
-return, shared by the ranks that expert parallelism takes from tp. ``traded``: heads over tp, kept
-only where context-parallel ranks trade heads for tokens."""
+``whole``: all tokens of the micro-batch on every rank. ``dispatched``: copies of a rank's own tokens as
+experts return them, shared by the ranks that expert parallelism takes from tp. ``received``: copies that
+the fullest rank's experts get, and ``experts``: their width over tp; both as many times an even share as
+experts are assumed unbalanced. ``traded``: heads over tp, kept only where context-parallel ranks trade
+heads for tokens."""
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 
@@ -42,36 +44,32 @@ class BytesPerToken:
     sequence: float = 0.0
     whole: float = 0.0
     dispatched: float = 0.0
+    received: float = 0.0
+    experts: float = 0.0
     traded: float = 0.0
 
     def __add__(self, other: "BytesPerToken") -> "BytesPerToken":
         return BytesPerToken(
-            tp=self.tp + other.tp,
-            sequence=self.sequence + other.sequence,
-            whole=self.whole + other.whole,
-            dispatched=self.dispatched + other.dispatched,
-            traded=self.traded + other.traded,
+            **{split: getattr(self, split) + getattr(other, split) for split in SPLITS}
         )
 
     def __mul__(self, factor: float) -> "BytesPerToken":
-        return BytesPerToken(
-            tp=self.tp * factor,
-            sequence=self.sequence * factor,
-            whole=self.whole * factor,
-            dispatched=self.dispatched * factor,
-            traded=self.traded * factor,
-        )
+        return BytesPerToken(**{split: getattr(self, split) * factor for split in SPLITS})
 
     @property
     def undivided(self) -> float:
         """Of all ranks together: what one rank would hold alone."""
-        return self.tp + self.sequence + self.whole + self.dispatched
+        of_experts = self.dispatched + self.received + self.experts
+        return self.tp + self.sequence + self.whole + of_experts
 
     def on_rank(self, columns: StepColumns) -> FloatArray:
         """Bytes of one micro-batch on one rank of every layout."""
         per_token = self.tp / columns.tp + self.sequence / columns.sequence_split + self.whole
         if self.dispatched:
             per_token = per_token + self.dispatched / columns.dispatch_split
+        if self.received or self.experts:
+            even = self.received / columns.dispatch_split + self.experts / columns.tp
+            per_token = per_token + even * columns.expert_load
         if self.traded:
             per_token = per_token + self.traded / columns.tp * (columns.head_ranks > 1)
         return np.asarray(columns.tokens * per_token)

@@ -177,8 +177,7 @@ def _shape(matmul: Matmul, group: LayoutGroup) -> _Shape:
         cut = experts_tp(group) * ones
         count = matmul.experts / group.candidates.ep
         rows = columns.tokens * matmul.used * cut / columns.tp / count
-        imbalance = group.training.runtime.expert_imbalance
-        rows = rows * np.where(group.candidates.ep > 1, imbalance, 1.0)
+        rows = rows * group.columns.expert_load
     return _Shape(
         rows=rows,
         inputs=matmul.inputs / (cut if matmul.split == "row" else ones),

@@ -12,17 +12,18 @@ INDEX_BYTES = 8
 
 
 def moe_memory(block: MoeSpec, basis: LayerBasis) -> BlockMemory:
-    """Every token is copied once for each expert that it chooses; loads are taken as balanced.
+    """Every token is copied once for each expert that it chooses.
 
     Kept (transformers' ``grouped_mm`` experts, and torchtitan's): the copies, what lies between the
     grouped matmuls, each expert's output before its weight, and the routing itself. Under expert
-    parallelism a rank receives as many copies as it sends.
+    parallelism the fullest rank receives ``RuntimeSpec.expert_imbalance`` times as many copies as
+    it sends.
     """
     element, copies = basis.compute_bytes, block.experts_per_token
     width = block.expert_input_size or basis.hidden_size
-    dispatched = SavedTensor(name="experts.input", bytes_per_token=element * copies * width, split="dispatched")  # fmt: skip
+    dispatched = SavedTensor(name="experts.input", bytes_per_token=element * copies * width, split="received")  # fmt: skip
     returned = SavedTensor(name="experts.output", bytes_per_token=element * copies * width, split="dispatched")  # fmt: skip
-    inner = inner_tensors("experts", block.expert, element * copies, "tp", basis)
+    inner = inner_tensors("experts", block.expert, element * copies, "experts", basis)
     beside = [_renamed(mlp_memory(mlp, basis), name) for name, mlp in _beside(block)]
     one_width = float(element * copies * block.expert.intermediate_size)
     return BlockMemory(
@@ -37,10 +38,10 @@ def moe_memory(block: MoeSpec, basis: LayerBasis) -> BlockMemory:
         matmul_outputs=tuple(t for one in beside for t in one.matmul_outputs),
         kernel_outputs=(dispatched, returned),
         gradients=BytesPerToken(
-            tp=one_width * (3 if block.expert.gated else 2),
-            dispatched=2.0 * element * copies * width,
+            experts=one_width * (3 if block.expert.gated else 2),
+            received=2.0 * element * copies * width,
         ),
-        last_input=BytesPerToken(tp=one_width) + total([returned]),
+        last_input=BytesPerToken(experts=one_width) + total([returned]),
     )
 
 
