@@ -2,12 +2,14 @@
 
     make engines                 # makes .venv-engines, which this needs
     .venv-engines/bin/python tools/engine_options.py \
-        --megatron .venv-engines/wheels/megatron_core --bridge .venv-engines/wheels/megatron_bridge
+        megatron megatron_bridge torchtitan deepspeed accelerate sglang --wheels .venv-engines/wheels
+    $MESHFIT_VLLM_PYTHON tools/engine_options.py vllm    # in an environment of its own
 
-Each table (``engines/NAME/options.tsv``) has the engine's own spelling and how many values it takes:
-``flag``, ``one``, ``many``, or ``block`` for one that holds others. Names only: no help texts, no
-defaults. FOLDER: where the wheels of megatron-core and megatron-bridge were unpacked (they are for
-another Python).
+Each table (``engines/NAME/options.tsv``) has the engine's own spelling, how many values it takes
+(``flag``, ``one``, ``many``, or ``block`` for one that holds others) and, behind another name of an
+option, the one that it stands for. Names only: no help texts, no defaults. FOLDER: where the wheels of
+megatron-core, megatron-bridge and sglang were unpacked: they are for another Python, or ask for
+another PyTorch.
 """
 
 import argparse
@@ -16,28 +18,46 @@ import dataclasses
 import importlib.metadata
 import sys
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 ENGINES = Path(__file__).resolve().parents[1] / "src" / "meshfit" / "engines"
 
-Row = tuple[str, str]
+Row = tuple[str, ...]
 
 
 def main() -> None:
+    tables: dict[str, Callable[[Path], tuple[str, Iterable[Row]]]] = {
+        "megatron": lambda wheels: (
+            "megatron-core 0.19.2, training/arguments.py",
+            megatron(wheels / "megatron_core"),
+        ),
+        "megatron_bridge": lambda wheels: (
+            "megatron-bridge 0.6.2, training/config.py",
+            bridge(wheels / "megatron_bridge"),
+        ),
+        "torchtitan": lambda _: (
+            f"torchtitan {version('torchtitan')}, Trainer.Config",
+            torchtitan(),
+        ),
+        "deepspeed": lambda _: (
+            f"deepspeed {version('deepspeed')}, runtime/config.py",
+            deepspeed(),
+        ),
+        "accelerate": lambda _: (f"accelerate {version('accelerate')}, its YAML", accelerate()),
+        "vllm": lambda _: (f"vllm {version('vllm')}, vllm serve", vllm()),
+        "sglang": lambda wheels: ("sglang 0.5.23, srt/server_args.py", sglang(wheels / "sglang")),
+    }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megatron", type=Path, required=True)
-    parser.add_argument("--bridge", type=Path, required=True)
+    parser.add_argument("engines", nargs="+", choices=tables)
+    parser.add_argument("--wheels", type=Path, default=Path(), metavar="FOLDER")
     arguments = parser.parse_args()
-    write("megatron", "megatron-core 0.19.2, training/arguments.py", megatron(arguments.megatron))
-    write("megatron_bridge", "megatron-bridge 0.6.2, training/config.py", bridge(arguments.bridge))
-    write("torchtitan", f"torchtitan {version('torchtitan')}, Trainer.Config", torchtitan())
-    write("deepspeed", f"deepspeed {version('deepspeed')}, runtime/config.py", deepspeed())
-    write("accelerate", f"accelerate {version('accelerate')}, its YAML", accelerate())
+    for engine in arguments.engines:
+        write(engine, *tables[engine](arguments.wheels))
 
 
 def version(package: str) -> str:
-    return importlib.metadata.version(package)
+    return importlib.metadata.version(package).partition("+")[0]
 
 
 def write(engine: str, source: str, rows: Iterable[Row]) -> None:
@@ -56,10 +76,13 @@ def megatron(folder: Path) -> Iterator[Row]:
 
     parser = add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))
     for action in parser._actions:
-        values = {0: "flag", None: "one", "+": "many", "*": "many"}.get(action.nargs, "one")
         for name in action.option_strings:
             if name.startswith("--") and name != "--help":
-                yield name, values
+                yield name, _values(action)
+
+
+def _values(action: argparse.Action) -> str:
+    return {0: "flag", None: "one", "+": "many", "*": "many"}.get(action.nargs, "one")
 
 
 def bridge(folder: Path) -> Iterator[Row]:
@@ -265,6 +288,81 @@ def _asked_for(block: str) -> Iterator[str]:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(key))):
                 if name == block:
                     yield key
+
+
+def vllm() -> Iterator[Row]:
+    """Options of ``vllm serve``; of a block the fields too, ``--eplb-config.step_interval``."""
+    from vllm.config import ParallelConfig, VllmConfig  # noqa: PLC0415
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser  # noqa: PLC0415
+    from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: PLC0415
+
+    hints = typing.get_type_hints(ParallelConfig) | typing.get_type_hints(VllmConfig)
+    for action in make_arg_parser(FlexibleArgumentParser())._actions:
+        inner = [part for part in _parts(hints.get(action.dest)) if dataclasses.is_dataclass(part)]
+        values = "block" if inner else _values(action)
+        yield from _named(action.option_strings, values)
+        for field in (field for part in inner for field in dataclasses.fields(part)):
+            if not field.name.startswith("_"):
+                yield f"{action.option_strings[0]}.{field.name}", "one"
+
+
+def _named(names: list[str], values: str) -> Iterator[Row]:
+    """The first long name, the one that negates it, and other names for the first."""
+    long = [name for name in names if name.startswith("--") and name != "--help"]
+    if not long:
+        return
+    yield long[0], values
+    for name in names:
+        if name == f"--no-{long[0].removeprefix('--')}":
+            yield name, "flag"
+        elif name != long[0]:
+            yield name, values, long[0]
+
+
+def sglang(folder: Path) -> Iterator[Row]:
+    """Fields of ``ServerArgs`` (``A[type, help]`` or ``A[type, Arg(...)]``) and what is added by hand.
+
+    Where a field names an action, an option takes one value unless the action's name says a flag.
+    """
+    groups = folder / "sglang/srt/arg_groups/fields"
+    for path in sorted(groups.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.AnnAssign(
+                    target=ast.Name(id=name),
+                    annotation=ast.Subscript(
+                        value=ast.Name(id="A"), slice=ast.Tuple(elts=[kind, said])
+                    ),
+                ):
+                    yield from _server_argument(name, ast.unparse(kind), said)
+    tree = ast.parse((folder / "sglang/srt/server_args.py").read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="add_argument"), args=args, keywords=keywords):
+                names = [one.value for one in args if isinstance(one, ast.Constant)]
+                action = next((ast.unparse(k.value) for k in keywords if k.arg == "action"), "")
+                is_flag = "rue" in action and "nargs" not in {k.arg for k in keywords}
+                yield from _named(names, "flag" if is_flag else "one")
+
+
+def _server_argument(name: str, kind: str, said: ast.expr) -> Iterator[Row]:
+    given = {k.arg: k.value for k in said.keywords} if isinstance(said, ast.Call) else {}
+    if "no_cli" in given:
+        return
+    own = ast.literal_eval(given["cli_name"]) if "cli_name" in given else f"--{name}"
+    names = [own.replace("_", "-"), *ast.literal_eval(given.get("aliases", ast.List(elts=[])))]
+    action = ast.unparse(given["action"]) if "action" in given else ""
+    values = "one"
+    if "Boolean" in action:
+        values = "flag"
+        names.append(f"--no-{names[0].removeprefix('--')}")
+    elif kind.removeprefix("Optional[").startswith("bool") or "rue" in action:
+        values = "flag"
+    elif "List[" in kind.replace("list[", "List[") and "type_parser" not in given:
+        values = "many"
+    if "nargs" in ast.unparse(said):
+        values = "many"
+    yield from _named(names, values)
 
 
 if __name__ == "__main__":

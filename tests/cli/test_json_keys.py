@@ -15,13 +15,16 @@ from meshfit.compare.candidate import measured_candidate
 from meshfit.compare.choose import choose
 from meshfit.compare.parity import judge
 from meshfit.funnel.check.checking import check_document
+from meshfit.funnel.check.server_file import server_file_document
 from meshfit.funnel.plan.plan_document import plan_document
 from meshfit.funnel.space.planning import make_plan
 from meshfit.funnel.sweep.fit_document import fit_document
 from meshfit.funnel.sweep.sweep import SweepEnd
 from meshfit.funnel.sweep.sweep_plan import make_sweep_plan
+from meshfit.job.engine_file import Added
 from meshfit.job.read import read_job
 from meshfit.record.schema import Failure, Record
+from meshfit.serve.engine_file import served_file
 from tests.funnel.small_job import DDP, FSDP2, read_small_job, result, write_job
 
 NUMBER = {"type": "number"}
@@ -57,6 +60,32 @@ CHECK_LEGAL = keys(
     memory=keys(capacity=COUNT, stages=listed(MEMORY, 1)),
     time=TIME,
     advice=listed(TEXT),
+)
+HELD = keys(tokens=COUNT, bytes_per_token=NUMBER, request_tokens=COUNT, requests=COUNT)
+DONE = keys(in_flight=COUNT, ttft=NUMBER, tpot=NUMBER, output_tokens_per_s=NUMBER)
+CHECK_SERVER = keys(
+    kind={"const": "serving"},
+    file=keys(engine=TEXT, version=TEXT, form=TEXT),
+    verdict={"enum": ["fits", "tight", "does_not_fit"]},
+    layout=LAYOUT,
+    label=TEXT,
+    violations=listed(VIOLATION),
+    unknown_options=listed(keys(option=TEXT, line=COUNT, nearest=maybe(TEXT), message=TEXT)),
+    memory=keys(
+        capacity=COUNT,
+        total=COUNT,
+        weights=COUNT,
+        kv_cache={"type": "integer"},
+        stages=listed({}, 1),
+    ),
+    kv_cache=HELD,
+    load=maybe(DONE),
+    alternatives=listed(
+        keys(
+            label=TEXT, layout=LAYOUT, kv_cache=HELD, options={"type": "object"}, diff=listed(TEXT)
+        ),
+        1,
+    ),
 )
 PLAN = keys(
     space=keys(legal=COUNT, rejected={"type": "object", "additionalProperties": COUNT}),
@@ -136,6 +165,13 @@ def test_check_of_a_layout_that_breaks_rules(tmp_path, printed):
     document = printed(check_document(job, job.layout))
     jsonschema.validate(document, CHECK_INVALID)
     assert len(document["violations"]) > 1
+
+
+def test_check_of_a_file_of_a_server(tmp_path, printed):
+    path = tmp_path / "serve.sh"
+    path.write_text("vllm serve meta-llama/Llama-3.1-70B --max-model-len 8192")
+    given = served_file(path, Added(accelerator="H100-SXM"))
+    jsonschema.validate(printed(server_file_document(given)), CHECK_SERVER)
 
 
 def test_plan(tmp_path, printed):

@@ -181,6 +181,16 @@ EXAMPLES = [
     ("vllm", "serving_shards_no_states", {"dp_shard": 1}, {"dp_shard": 2}),
     ("vllm", "decode_context_within_tp", {"tp": 4, "dcp": 2}, {"dcp": 3}),
     ("vllm", "decode_context_needs_copied_heads", {"num_key_value_heads": 2, "tp": 4, "dcp": 2}, {"num_key_value_heads": 4}),
+    ("vllm", "decode_context_within_tp", {"tp": 4, "dcp": 3, "cp": 3}, {"cp": 1}),
+    ("vllm", "decode_context_spans_prefill", {"tp": 4, "dcp": 8, "cp": 2}, {"dcp": 4}),
+    ("vllm", "decode_context_within_copies", {"num_key_value_heads": 2, "tp": 8, "dcp": 4}, {"dcp": 8}),
+    ("vllm", "decode_context_divides_queries", {"num_attention_heads": 24, "num_key_value_heads": 2, "dcp": 4}, {"dcp": 8}),
+    ("vllm", "redundant_experts_need_balancing", {"num_redundant_experts": 32, "eplb": True}, {"eplb": False}),
+    ("vllm", "replica_within_hosts", {"tp": 8, "pp": 2, "num_hosts": 2, "gpus_per_host": 8}, {"num_hosts": 1}),
+    ("vllm", "ranks_divide_over_hosts", {"tp": 4, "data_parallel_size": 3, "num_hosts": 2}, {"num_hosts": 8}),
+    ("vllm", "sequence_within_positions", {"sequence_length": 8193, "max_position_embeddings": 8192, "allows_longer": True}, {"allows_longer": False}),
+    ("vllm", "steps_hold_every_request", {"step_tokens": 256, "max_sequences": 256}, {"max_sequences": 512}),
+    ("vllm", "steps_hold_whole_prompts", {"step_tokens": 2048, "sequence_length": 4096, "chunked_prefill": True}, {"chunked_prefill": False}),
     ("vllm", "expert_balancing_needs_experts", {"eplb": True, "ep": 2}, {"ep": 1}),
     ("vllm", "elastic_experts_need_balancing", {"elastic_ep": True, "eplb": True}, {"pp": 2}),
     ("vllm", "balanced_experts_divisible", {"eplb": True, "num_experts": 256, "ep": 3, "num_redundant_experts": 2}, {"num_redundant_experts": 0}),
@@ -214,6 +224,7 @@ EXAMPLES = [
     ("sglang", "experts_within_tensor_parallel", {"ep": 4, "tp": 8}, {"ep": 16}),
     ("sglang", "one_context_parallel_of_a_server", {"dcp": 2, "prefill_cp": False}, {"prefill_cp": True}),
     ("sglang", "context_parallel_unknown", {"cp": 1}, {"cp": 2}),
+    ("sglang", "replicas_on_one_host", {"data_parallel_size": 2, "num_hosts": 1}, {"num_hosts": 2}),
 ]  # fmt: skip
 
 

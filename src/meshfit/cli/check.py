@@ -13,6 +13,7 @@ from meshfit.cli.engine_file import (
     ModelName,
     SequenceLength,
     check_engine_file,
+    check_server_file,
     refuse_for_a_job,
 )
 from meshfit.cli.jobs import (
@@ -32,6 +33,7 @@ from meshfit.job.engine_file import Added, is_engine_file
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.report.check import check_view
+from meshfit.serve.engine_file import is_server_file
 
 
 def check(
@@ -75,7 +77,8 @@ def check(
     """One given layout: is it legal, does it fit, with what margin? All broken rules at once.
 
     JOB may be an engine's own file: a script with Megatron-LM's arguments, torchtitan's function or
-    TOML, DeepSpeed's JSON, Accelerate's YAML. It is read, never run.
+    TOML, DeepSpeed's JSON, Accelerate's YAML; or a command line or YAML of vLLM or SGLang. It is read,
+    never run.
     """
     asked = calibration_asked(calibration, no_calibration)
     added = Added(
@@ -92,6 +95,8 @@ def check(
     )
     if is_engine_file(job):
         check_engine_file(job, added, as_json=as_json)
+    if is_server_file(job):
+        check_server_file(job, added, as_json=as_json)
     refuse_for_a_job(added)
 
     def read_for(engine: str | None) -> Job:

@@ -9,8 +9,11 @@ from meshfit.cli.output import print_json, stdout
 from meshfit.errors import InputError
 from meshfit.funnel.check.checking import EXIT_CODES
 from meshfit.funnel.check.engine_file import engine_file_document
+from meshfit.funnel.check.server_file import server_file_document
 from meshfit.job.engine_file import Added, job_of_engine_file
 from meshfit.report.engine_file import engine_file_view
+from meshfit.report.server_file import server_file_view
+from meshfit.serve.engine_file import served_file
 
 _PANEL = "For a file of an engine, what it does not say"
 
@@ -59,4 +62,14 @@ def check_engine_file(path: Path, added: Added, *, as_json: bool) -> None:
         print_json(document)
     else:
         stdout.print(engine_file_view(document))
+    raise typer.Exit(EXIT_CODES[document["verdict"]])
+
+
+def check_server_file(path: Path, added: Added, *, as_json: bool) -> None:
+    """Print what there is to say of a file that starts a server; ends the command."""
+    document = server_file_document(served_file(path, added))
+    if as_json:
+        print_json(document)
+    else:
+        stdout.print(server_file_view(document))
     raise typer.Exit(EXIT_CODES[document["verdict"]])

@@ -1,8 +1,9 @@
 """Which engine a file is for, by what is in it rather than by its name."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from meshfit.engines.accelerate.read import read as read_accelerate
 from meshfit.engines.accelerate.write import layout_options as accelerate_options
@@ -12,11 +13,17 @@ from meshfit.engines.engine_file import EngineFile
 from meshfit.engines.layout_options import Writer
 from meshfit.engines.megatron.read import read as read_megatron
 from meshfit.engines.megatron.write import layout_options as megatron_options
+from meshfit.engines.serving_file import ServingForm
+from meshfit.engines.sglang import read as sglang
+from meshfit.engines.sglang import write as write_sglang
 from meshfit.engines.syntax.edit import JSON, SHELL, TOML, YAML, Style
 from meshfit.engines.torchtitan.read import read_python_file, read_toml_file
 from meshfit.engines.torchtitan.write import python_options, toml_options
+from meshfit.engines.vllm import read as vllm
+from meshfit.engines.vllm import write as write_vllm
 
 Reader = Callable[[str, int | None], EngineFile]
+_F = TypeVar("_F", "Form", ServingForm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +87,64 @@ FORMS: tuple[Form, ...] = (
     ),
 )
 
+_NOT_A_COMMENT = r"^[^#\n]*"
+
+SERVING_FORMS: tuple[ServingForm, ...] = (
+    ServingForm(
+        words="a command of vLLM",
+        marks=(_NOT_A_COMMENT + f"({vllm.PROGRAM.pattern})",),
+        read=vllm.read,
+        write=write_vllm.layout_options,
+        style=SHELL,
+        budget=write_vllm.BUDGET,
+    ),
+    ServingForm(
+        words="a command of SGLang",
+        marks=(_NOT_A_COMMENT + f"({sglang.PROGRAM.pattern})",),
+        read=sglang.read,
+        write=write_sglang.layout_options,
+        style=SHELL,
+        budget=write_sglang.BUDGET,
+    ),
+    ServingForm(
+        words="a YAML file of SGLang",
+        marks=(
+            r"^(model|mem|context|tp|attn|max-running)[-_](path|fraction|length|size|dp|requests)",
+        ),
+        read=sglang.read_config,
+        write=write_sglang.layout_options,
+        style=YAML,
+        budget=write_sglang.BUDGET,
+    ),
+    ServingForm(
+        words="a YAML file of vLLM",
+        marks=(
+            r"^(tensor|pipeline|data)[-_]parallel[-_]size\s*:",
+            r"^(max[-_](model[-_]len|num[-_]seqs)|gpu[-_]memory[-_]utilization)\s*:",
+        ),
+        read=vllm.read_config,
+        write=write_vllm.layout_options,
+        style=YAML,
+        budget=write_vllm.BUDGET,
+    ),
+)
+
+
+def recognise_server(text: str) -> ServingForm | None:
+    """The kind of file that starts a server which ``text`` is; None where it is no such file, or one
+    that trains."""
+    if recognise(text) is not None:
+        return None
+    return _first_marked(SERVING_FORMS, text)
+
 
 def recognise(text: str) -> Form | None:
-    """The kind of file that ``text`` is; None where no mark of any is in it."""
-    for form in FORMS:
-        if any(re.search(mark, text, re.MULTILINE) for mark in form.marks):
-            return form
-    return None
+    """The kind of file that trains which ``text`` is; None where no mark of any is in it."""
+    return _first_marked(FORMS, text)
+
+
+def _first_marked(forms: Sequence[_F], text: str) -> _F | None:
+    marked = (
+        form for form in forms if any(re.search(mark, text, re.MULTILINE) for mark in form.marks)
+    )
+    return next(marked, None)

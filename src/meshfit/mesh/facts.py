@@ -63,6 +63,9 @@ SIZES: tuple[str, ...] = (
     "attn_cp",
     "moe_dp",
     "dcp",
+    "num_hosts",
+    "step_tokens",
+    "max_sequences",
 )
 """Names whose value must be at least 1."""
 

@@ -15,8 +15,9 @@ from meshfit.serve.clusters import cluster_of
 from meshfit.serve.device import is_measured
 from meshfit.serve.job import ServingJob
 from meshfit.serve.layout import ServingLayout
-from meshfit.serve.loading import DEFAULT_PERCENTILE, ReplicaLoad, replica_load
-from meshfit.serve.memory import ReplicaMemory, replica_memory
+from meshfit.serve.loading import DEFAULT_PERCENTILE, ReplicaLoad
+from meshfit.serve.memory import ReplicaMemory
+from meshfit.serve.setting import setting_of
 from meshfit.serve.space import serving_space
 from meshfit.serve.step_time import StepLoad, chunk_pairs
 
@@ -185,40 +186,24 @@ def _order(row: ServingRow) -> tuple[int, bool, float]:
 def _row(
     job: ServingJob, profile: EngineProfile, topology: Topology, layout: ServingLayout
 ) -> ServingRow:
-    accelerator = topology.accelerator
-    budget = job.budget(profile, accelerator)
-    clock = ReplicaClock(
-        model=job.model,
-        layout=layout,
-        profile=profile,
-        topology=topology,
-        cache_bytes=budget.cache_element_bytes,
-    )
-    memory = replica_memory(
+    setting = setting_of(
         job.model,
         layout,
         profile,
-        accelerator,
+        topology,
+        budget=job.budget(profile, topology.accelerator),
         request_tokens=job.longest_tokens,
-        budget=budget,
-        held=clock.held,
+        traffic=job.traffic,
     )
-    notes = _notes(layout, accelerator.name)
-    if memory.verdict == "does_not_fit":
+    memory, load = setting.memory, setting.load
+    notes = _notes(layout, topology.accelerator.name)
+    if memory.verdict == "does_not_fit" or load is None:
         return ServingRow(
             engine=profile.name, layout=layout, memory=memory, verdict="does_not_fit", notes=notes
         )
-    usual = round(job.traffic.prompt.mean_tokens + job.traffic.output.mean_tokens / 2)
-    load = replica_load(
-        clock,
-        job.traffic,
-        replicas=layout.replicas,
-        capacity=max(1, replace(memory, request_tokens=usual).concurrency),
-        step_tokens=budget.step_tokens,
-    )
     missed = tuple(target.name for target in job.targets if not load.meets(target))
     per_gpu = load.output_tokens_per_s / layout.ranks_per_replica
-    prefill, decode = _bounds(clock, load)
+    prefill, decode = _bounds(setting.clock, load)
     return ServingRow(
         engine=profile.name,
         layout=layout,

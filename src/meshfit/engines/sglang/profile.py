@@ -28,6 +28,10 @@ RULES: tuple[str, ...] = (
     "expert_groups_fill_tp",
     "decode_context_within_tp",
     "one_context_parallel_of_a_server",
+    "replica_within_hosts",
+    "ranks_divide_over_hosts",
+    "replicas_on_one_host",
+    "sequence_within_positions",
 )
 
 WARNINGS: tuple[str, ...] = (
@@ -48,6 +52,8 @@ OPTION_NAMES: dict[str, str] = {
     "moe_dp": "--moe-dp-size",
     "dcp": "--decode-context-parallel-size",
     "cp": "--attn-cp-size",
+    "num_hosts": "--nnodes",
+    "sequence_length": "--context-length",
     "vision_replicated": "--mm-enable-dp-encoder",
 }
 

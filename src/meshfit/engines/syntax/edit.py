@@ -134,7 +134,9 @@ def _insert(
         block, written = parent, [f'"{name}": {{{" ".join(written).rstrip(",")}}},']
     beside = [at for name, at in places.items() if _block_of(name, style) == block]
     if style is SHELL:
-        _insert_words(lines, max(beside, default=len(lines) - 1), written)
+        at = max(beside, default=len(lines) - 1)
+        names = [name for name, line in places.items() if line == at]
+        _insert_words(lines, at, written, names)
     elif style is JSON:  # in front, where a comma behind each is right
         at = min(beside, default=len(lines) - 1)
         lines[at] = "".join(f"{_indent(lines[at])}{line}\n" for line in written) + lines[at]
@@ -144,11 +146,19 @@ def _insert(
         lines[at] += "".join(f"\n{indent}{line}" for line in written)
 
 
-def _insert_words(lines: list[str], at: int, written: list[str]) -> None:
-    """Options behind those of a command; where it goes over several lines each ends in a backslash."""
+def _insert_words(lines: list[str], at: int, written: list[str], names: Sequence[str]) -> None:
+    """Options behind those of a command; where it goes over several lines each ends in a backslash.
+
+    In a line that begins with the command, or with the name of a list, they go in front of the first
+    of ``names``, the options that stand there.
+    """
     last, indent = lines[at], _indent(lines[at])
     goes_on = last.rstrip().endswith("\\")
     is_end = not goes_on and at > 0 and lines[at - 1].rstrip().endswith("\\")
+    first = min((last.find(name) for name in names if name in last), default=-1)
+    if not goes_on and not is_end and last[:first].strip():
+        lines[at] = f"{last[:first]}{' '.join(written)} {last[first:]}"
+        return
     joint = " \\" if goes_on or is_end else ""
     rows = [last + (joint if is_end else ""), *(f"{indent}{line}{joint}" for line in written)]
     if is_end:

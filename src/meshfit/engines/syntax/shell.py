@@ -21,6 +21,9 @@ _REFERENCE = re.compile(
 _SUM = re.compile(r"\$\(\(((?:[^()$`]|\([^()$`]*\))*)\)\)")
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
 
+PYTHON_FILE = re.compile(r"\S*\.py(?= |$)")
+"""What most programs that train are started as."""
+
 _DECLARES = ("export", "local", "declare", "readonly", "typeset", "let")
 _BEFORE = ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "exec", "eval", "time")
 _OPENS, _CLOSES = ("if", "case", "for", "while", "until", "select"), ("fi", "esac", "done")
@@ -38,24 +41,32 @@ class Script:
         variables: the last value of each; words of a list are joined by spaces.
         launcher: the options between the launcher of ranks (torchrun) and the program.
         settings: the options of the program, ``--name value`` and ``--name=value``.
+        positional: its words that no option takes, as written out.
         left_open: references among them to what the script does not set, with their lines.
     """
 
     variables: Mapping[str, str]
     launcher: tuple[Setting, ...]
     settings: tuple[Setting, ...]
+    positional: tuple[Setting, ...]
     left_open: tuple[Setting, ...]
 
 
-def read_script(text: str, values: Mapping[str, str], marks: Collection[str] = ()) -> Script:
+def read_script(
+    text: str,
+    values: Mapping[str, str],
+    marks: Collection[str] = (),
+    program: re.Pattern[str] = PYTHON_FILE,
+) -> Script:
     """Variables and options of a script, or of one command line.
 
-    The options are those behind the program (``*.py``) of the command that has one of ``marks``; where
-    there is no program, as in a file of arguments, all that are set.
+    The options are those behind the program of the command that has one of ``marks``; where there is
+    no program, as in a file of arguments, all that are set.
 
     Args:
         values: option -> how many values it takes: ``flag``, ``one`` or ``many``. Of one that is not
             listed, a word that follows is its value.
+        program: what it begins with, in one word or two (``vllm serve``).
 
     Raises:
         InputError: a quote or bracket is never closed; several commands have other options; options
@@ -64,13 +75,14 @@ def read_script(text: str, values: Mapping[str, str], marks: Collection[str] = (
     reading = _Reading()
     for command in commands_of(text.removeprefix("\ufeff")):
         reading.take(command)
-    before, words = _program(reading, values, marks)
+    before, words = _program(reading, values, marks, program)
     return Script(
         variables={
             name: " ".join(w.text for w in held) for name, held in reading.variables.items()
         },
         launcher=tuple(_settings(before, values)),
         settings=tuple(_settings(words, values)),
+        positional=tuple(_positional(words, values)),
         left_open=tuple(
             Setting(name=word.text, value=word.text, line=word.line)
             for word in words
@@ -204,14 +216,15 @@ def _holds_options(value: str) -> bool:
 
 
 def _program(
-    reading: _Reading, values: Mapping[str, str], marks: Collection[str]
+    reading: _Reading, values: Mapping[str, str], marks: Collection[str], pattern: re.Pattern[str]
 ) -> tuple[Command, Command]:
     """Words of the launcher, and those behind the program.
 
     Raises:
         InputError: several commands train, with different options.
     """
-    found = [split for command in reading.commands if (split := _split(command)) is not None]
+    split = (_split(command, pattern) for command in reading.commands)
+    found = [one for one in split if one is not None]
     train = [one for one in found if _has(one[1], marks)] if marks else found
     options = [tuple((s.name, s.value) for s in _settings(words, values)) for _, words in train]
     if len(set(options)) > 1:
@@ -232,31 +245,45 @@ def _has(words: Command, marks: Collection[str]) -> bool:
     return any(word.text.partition("=")[0] in marks for word in words)
 
 
-def _split(command: Command) -> tuple[Command, Command] | None:
+def _split(command: Command, pattern: re.Pattern[str]) -> tuple[Command, Command] | None:
     """What stands between the launcher and the program, and from the program on; None without options."""
     texts = [word.text for word in command]
+    pairs = (" ".join(texts[at : at + 2]) for at in range(len(texts)))
     launch = next((at for at, text in enumerate(texts) if text in _LAUNCHERS), None)
-    program = next((at for at, text in enumerate(texts) if text.endswith(".py")), None)
+    program = next((at for at, pair in enumerate(pairs) if pattern.match(pair)), None)
     if program is None or not any(map(_is_option, command[program:])):
         return None
     return () if launch is None else command[launch + 1 : program], command[program:]
 
 
-def _settings(words: Iterable[Word], values: Mapping[str, str]) -> Iterator[Setting]:
+def _settings(words: Iterable[Word], values: Mapping[str, str]) -> list[Setting]:
     """Options with as many of the words behind them as they take."""
-    name, line, most = "", 0, 0
+    return _divided(words, values)[0]
+
+
+def _positional(words: Iterable[Word], values: Mapping[str, str]) -> list[Setting]:
+    """Words that no option takes, without those that only a shell could work out."""
+    plain = (word for word in _divided(words, values)[1] if not re.search(r"[$`]", word.text))
+    return [Setting(name=word.text, value=word.text, line=word.line) for word in plain]
+
+
+def _divided(words: Iterable[Word], values: Mapping[str, str]) -> tuple[list[Setting], list[Word]]:
+    """Options with their values, and words that belong to none."""
+    found: list[tuple[str, list[str], int]] = []
+    rest: list[Word] = []
     taken: list[str] = []
+    most = 0
     for word in words:
         if _is_option(word):
-            if name:
-                yield _setting(name, taken, line)
             name, equals, value = word.text.partition("=")
-            taken, line = [value] if equals else [], word.line
+            taken = [value] if equals else []
             most = {"flag": 0, "many": 1 << 30}.get(values.get(name, "one"), 1)
-        elif name and len(taken) < most:
+            found.append((name, taken, word.line))
+        elif len(taken) < most:
             taken.append(word.text)
-    if name:
-        yield _setting(name, taken, line)
+        else:
+            rest.append(word)
+    return [_setting(*one) for one in found], rest
 
 
 def _setting(name: str, values: list[str], line: int) -> Setting:

@@ -5,7 +5,8 @@ copied beyond tp = kv heads; the vocabulary is padded to a multiple of 64 and th
 tp (``vocab_parallel_embedding.py``); experts are cut by tp, or spread whole over tp x cp x dp with
 ``--enable-expert-parallel``, unevenly if need be. Data-parallel replicas are the outermost ranks.
 Hosts are
-shared out to replicas: nnodes has to be a multiple of the groups that dp / dp-local makes.
+shared out to replicas: nnodes has to be a multiple of the groups that dp / dp-local makes. Lengths and
+batches from ``config/model.py`` and ``config/scheduler.py``.
 """
 
 from meshfit.engines.serving import CUT_MAPS_DIVISIBLE, CUTS_KEEP_QUANTIZATION, serving_profile
@@ -25,11 +26,20 @@ RULES: tuple[str, ...] = (
     "experts_over_every_rank",
     "expert_tensor_parallel_unknown",
     "decode_context_within_tp",
+    "decode_context_spans_prefill",
     "decode_context_needs_copied_heads",
+    "decode_context_within_copies",
+    "decode_context_divides_queries",
     "expert_balancing_needs_experts",
     "balanced_experts_divisible",
     "elastic_experts_need_balancing",
+    "redundant_experts_need_balancing",
     "replicas_fill_hosts",
+    "replica_within_hosts",
+    "ranks_divide_over_hosts",
+    "sequence_within_positions",
+    "steps_hold_every_request",
+    "steps_hold_whole_prompts",
 )
 
 WARNINGS: tuple[str, ...] = (
@@ -53,6 +63,9 @@ OPTION_NAMES: dict[str, str] = {
     "stage_layers_length": "VLLM_PP_LAYER_PARTITION",
     "stage_layers_sum": "VLLM_PP_LAYER_PARTITION",
     "sequence_length": "--max-model-len",
+    "step_tokens": "--max-num-batched-tokens",
+    "max_sequences": "--max-num-seqs",
+    "num_hosts": "--nnodes",
     "vision_replicated": "--mm-encoder-tp-mode data",
 }
 
@@ -60,9 +73,6 @@ NOT_CHECKED: dict[str, str] = {
     "pipelines of models without SupportsPP": "which classes have it is not in a model's config",
     "uneven experts that one model's own kernels refuse": (
         "the layers spread any number of experts; a model file that asks for equal parts is not known"
-    ),
-    "tensor parallelism beyond the devices of the executor": (
-        "it depends on the executor backend that is started"
     ),
 }
 

@@ -19,6 +19,7 @@ from meshfit.mesh.rulebook import (
     placement,
     quantization,
     ranks,
+    servers,
     states,
     switches,
     tensor,
@@ -36,6 +37,7 @@ SUBJECTS: tuple[ModuleType, ...] = (
     placement,
     models,
     switches,
+    servers,
 )
 """The modules in the order in which their rules are applied and documented."""
 

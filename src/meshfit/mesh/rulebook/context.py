@@ -67,9 +67,12 @@ def sequence_divisible_by_exchange(sequence_length: Fact, cp: Fact, cp_exchange:
     ),
     module="attention",
 )
-def sequence_within_positions(sequence_length: Fact, max_position_embeddings: Fact) -> Fact:
-    """The engine builds its rotary table for so many positions and refuses more."""
-    return sequence_length <= max_position_embeddings
+def sequence_within_positions(
+    sequence_length: Fact, max_position_embeddings: Fact, allows_longer: Fact = False
+) -> Fact:
+    """The engine builds its rotary table for so many positions and refuses more, unless a server is told
+    otherwise."""
+    return (allows_longer != 0) | (sequence_length <= max_position_embeddings)
 
 
 @rule(

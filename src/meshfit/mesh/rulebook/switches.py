@@ -174,9 +174,53 @@ def recompute_layers_go_with_full(recompute: Fact, recompute_num_layers: Fact) -
     module="attention",
     lists_all=True,
 )
-def decode_context_within_tp(tp: Fact, dcp: Fact) -> Fact:
-    """It reuses the tensor-parallel ranks."""
-    return tp % dcp == 0
+def decode_context_within_tp(tp: Fact, dcp: Fact, cp: Fact = 1) -> Fact:
+    """It reuses the tensor-parallel ranks, where the prefill has no context parallelism of its own."""
+    return (cp > 1) | (tp % dcp == 0)
+
+
+@rule(
+    subject="dcp",
+    message=(
+        "decode context parallel of {dcp} beside context parallel of the prefill cp={cp} has to be 1, cp "
+        "or tp*cp = {tp}*{cp}"
+    ),
+    module="attention",
+    lists_all=True,
+)
+def decode_context_spans_prefill(tp: Fact, dcp: Fact, cp: Fact) -> Fact:
+    """It takes the ranks of the prefill, or all of a stage."""
+    return (cp == 1) | (dcp == 1) | (dcp == cp) | (dcp == tp * cp)
+
+
+@rule(
+    subject="dcp",
+    message=(
+        "decode context parallel of {dcp} is more than the copies of a head: tp={tp} over "
+        "{num_key_value_heads} key/value heads"
+    ),
+    module="attention",
+    lists_all=True,
+)
+def decode_context_within_copies(num_key_value_heads: Fact, tp: Fact, dcp: Fact) -> Fact:
+    """Each rank of a group gives up one copy."""
+    return (dcp == 1) | (tp <= num_key_value_heads) | (dcp * num_key_value_heads <= tp)
+
+
+@rule(
+    subject="dcp",
+    message=(
+        "decode context parallel of {dcp} does not divide the query heads of a key/value head, "
+        "{num_attention_heads}/{num_key_value_heads}"
+    ),
+    module="attention",
+    lists_all=True,
+)
+def decode_context_divides_queries(
+    num_attention_heads: Fact, num_key_value_heads: Fact, dcp: Fact
+) -> Fact:
+    """Query heads of a group are gathered and scattered evenly."""
+    return num_attention_heads // num_key_value_heads % dcp == 0
 
 
 @rule(
