@@ -9,6 +9,7 @@ from rich.markup import escape
 from meshfit import __version__
 from meshfit.cli import (
     check,
+    compare,
     dryrun,
     export,
     fit,
@@ -43,6 +44,7 @@ app.command()(train.train)
 app.command()(scale.scale)
 app.command()(plan.plan)
 app.command()(check.check)
+app.command()(compare.compare)
 app.command()(dryrun.dryrun)
 app.command()(model.model)
 app.command()(topo.topo)
