@@ -7,13 +7,15 @@ import typer
 
 from meshfit.cli.jobs import JobPath, LayoutText, RankOrderText
 from meshfit.cli.output import AsJson, print_paths
-from meshfit.engines.exports import EXPORTS
+from meshfit.engines.exports import EXPORTS, SERVER_EXPORTS
 from meshfit.errors import InputError, nearest_name
 from meshfit.funnel.check.checking import require_legal
 from meshfit.funnel.sweep.handover import export_layout, export_to_engine
+from meshfit.funnel.sweep.server_handover import export_server
 from meshfit.job.read import read_job
+from meshfit.serve.job import read_serving_job
 
-ENGINES = ("torchrun", *EXPORTS)
+ENGINES = ("torchrun", *EXPORTS, *SERVER_EXPORTS)
 
 
 def export(
@@ -25,7 +27,7 @@ def export(
             "--to",
             metavar="ENGINE",
             help="torchrun: a plain PyTorch script without meshfit; or torchtitan, megatron, "
-            "deepspeed, accelerate.",
+            "deepspeed, accelerate; for a serving job vllm, sglang.",
         ),
     ] = "torchrun",
     layout: LayoutText = None,
@@ -39,6 +41,13 @@ def export(
         raise InputError(
             f"--to {to!r}: this version exports to {', '.join(ENGINES)}; try {nearest}"
         )
+    if to in SERVER_EXPORTS:
+        if rank_order is not None:
+            raise InputError(
+                f"--rank-order is for engines that train; {to} has an order of its own"
+            )
+        print_paths(_export_server(job, to, layout, out), as_json=as_json)
+        return
     is_native = to == "torchrun"
     read = read_job(
         job,
@@ -56,3 +65,10 @@ def export(
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
     print_paths(paths, as_json=as_json)
+
+
+def _export_server(job: Path, engine: str, layout: str | None, out: Path) -> list[Path]:
+    try:
+        return export_server(read_serving_job(job, layout=layout), engine, out)
+    except OSError as error:
+        raise InputError(f"--out {out} cannot be written: {error.strerror}") from None

@@ -6,7 +6,10 @@ from meshfit.engines.accelerate.export import export as export_accelerate
 from meshfit.engines.deepspeed.export import export as export_deepspeed
 from meshfit.engines.handover import Files, Handover
 from meshfit.engines.megatron.export import export as export_megatron
+from meshfit.engines.server_handover import ServerHandover
+from meshfit.engines.sglang.export import export as export_sglang
 from meshfit.engines.torchtitan.export import export as export_torchtitan
+from meshfit.engines.vllm.export import export as export_vllm
 
 EXPORTS: Mapping[str, Callable[[Handover], Files]] = {
     "torchtitan": export_torchtitan,
@@ -14,3 +17,9 @@ EXPORTS: Mapping[str, Callable[[Handover], Files]] = {
     "deepspeed": export_deepspeed,
     "accelerate": export_accelerate,
 }
+
+SERVER_EXPORTS: Mapping[str, Callable[[ServerHandover], Files]] = {
+    "vllm": export_vllm,
+    "sglang": export_sglang,
+}
+"""Those that serve."""

@@ -48,10 +48,16 @@ class Handover:
 
 def header(given: Handover, status: str) -> list[str]:
     """What a file says of itself: the layout, the engine's version, the prediction, its status."""
+    where = f"{given.layout.label} on {given.layout.world_size} ranks."
+    return header_lines(where, given.profile, prediction_line(given.prediction), status)
+
+
+def header_lines(where: str, profile: EngineProfile, prediction: str, status: str) -> list[str]:
+    """The four lines of a header, of which ``where`` names the layout and its ranks."""
     return [
-        f"{given.layout.label} on {given.layout.world_size} ranks.",
-        f"Written by meshfit {__version__} for {given.profile.name} {given.profile.version}.",
-        prediction_line(given.prediction),
+        where,
+        f"Written by meshfit {__version__} for {profile.name} {profile.version}.",
+        prediction,
         f"Status: {status}",
     ]
 

@@ -26,7 +26,7 @@ from meshfit.serve.layout import ServingLayout
 from meshfit.serve.quantized import AS_STORED, served_as
 from meshfit.serve.space import layout_violations
 from meshfit.workload.model import ModelSpec
-from meshfit.workload.models import read_model
+from meshfit.workload.models import read_model, repository_of
 
 _TUNED = re.compile(r"-(instruct|chat|it)$", re.IGNORECASE)
 """What names of tuned weights end in; their architecture is that of the weights they come from."""
@@ -64,10 +64,11 @@ class ServedFile:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person must know of what was read."""
-        named = self.file.model or ""
-        if named.rpartition("/")[2].lower() in ("", self.model.name.rpartition("/")[2].lower()):
+        named, model = self.file.model or "", self.model.name
+        last = named.lower().rpartition("/")[2]
+        if last in ("", model.lower().rpartition("/")[2]) or named == repository_of(model):
             return self.file.notes
-        return (f"{named} is taken for {self.model.name}", *self.file.notes)
+        return (f"{named} is taken for {model}", *self.file.notes)
 
     @property
     def has_experts(self) -> bool:

@@ -18,6 +18,15 @@ USUAL_REQUESTS_PER_ACCELERATOR = 16
 """A load to compare settings under, where nobody says one: requests in flight, and their lengths."""
 
 
+LENGTH_STEP = 1024
+"""Lengths of requests that are proposed are multiples of it, where they are longer."""
+
+
+def whole_length(tokens: int) -> int:
+    """A length to tell a server, of at most ``tokens``."""
+    return tokens // LENGTH_STEP * LENGTH_STEP or tokens
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerSetting:
     """A layout under a budget.

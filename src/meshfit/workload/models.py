@@ -80,6 +80,12 @@ def _locate(name_or_path: str, base: Path) -> Path | None:
     return path if path_exists(path) else cached_config(name_or_path)
 
 
+def repository_of(name: str) -> str | None:
+    """A repository of the Hub with weights of a model of the catalogue; None where none is known."""
+    repositories = _shipped().get(name.lower(), {}).get("repositories", ())
+    return repositories[0] if repositories else None
+
+
 def _of_repository(name: str) -> str | None:
     """The model of the catalogue whose repository is called ``name``."""
     wanted = name.replace("--", "/", 1).lower()

@@ -17,15 +17,13 @@ from meshfit.serve.engine_file import ServedFile, broken_rules
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.memory import Verdict
 from meshfit.serve.plan import AUTO_COUNTS, least_fraction
-from meshfit.serve.setting import ServerSetting, setting_of, usual_traffic
+from meshfit.serve.setting import ServerSetting, setting_of, usual_traffic, whole_length
 from meshfit.serve.space import serving_space
 from meshfit.units import format_bytes
 
 MOST_ALTERNATIVES = 3
 LEAST_GAIN = 0.02
 """Share by which more tokens a second must come out for another layout to be worth a change."""
-_LENGTH_STEP = 1024
-"""Lengths of requests that are proposed are multiples of this, where they are longer."""
 
 
 def server_file_document(given: ServedFile) -> dict[str, Any]:
@@ -201,17 +199,13 @@ def _budgets(given: ServedFile, own: ServerSetting) -> Iterator[dict[str, Any]]:
             yield _alternative(
                 given, own, halved, "cache of 8 bits", {names.cache_type: names.eight_bits}
             )
-    tokens = _shorter(memory.kv_tokens // memory.attention_groups)
+    tokens = whole_length(memory.kv_tokens // memory.attention_groups)
     if 0 < tokens < given.request_tokens:
         shorter = _setting(given, own.layout, tokens=tokens)
         if shorter.memory.verdict == "fits":
             yield _alternative(
                 given, own, shorter, f"requests of {tokens:,} tokens", {names.longest: tokens}
             )
-
-
-def _shorter(tokens: int) -> int:
-    return tokens // _LENGTH_STEP * _LENGTH_STEP or tokens
 
 
 def _layouts(given: ServedFile, own: ServerSetting, verdict: str) -> Iterator[dict[str, Any]]:

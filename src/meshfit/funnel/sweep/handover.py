@@ -41,7 +41,7 @@ def export_to_engine(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
         prediction=prediction,
         steps=job.run.steps,
     )
-    return _written(EXPORTS[name](given), folder)
+    return write_files(EXPORTS[name](given), folder)
 
 
 def export_layout(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
@@ -90,10 +90,11 @@ def _write(
         device_order=job.topology.device_order,
         status=status,
     )
-    return _written(files, folder)
+    return write_files(files, folder)
 
 
-def _written(files: Mapping[str, str], folder: Path) -> list[Path]:
+def write_files(files: Mapping[str, str], folder: Path) -> list[Path]:
+    """Writes files by name; scripts can be started."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, text in files.items():

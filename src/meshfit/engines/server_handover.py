@@ -1,0 +1,79 @@
+"""What exports of the engines that serve are given, and the script that they make."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshfit.engines.handover import command_words, header_lines, names_checked
+from meshfit.engines.layout_options import Options
+from meshfit.engines.serving_file import Degrees
+from meshfit.errors import InputError
+from meshfit.profile import EngineProfile
+
+SCRIPT = "serve.sh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerHandover:
+    """One layout that is to serve.
+
+    Attributes:
+        label: of the layout; accelerators: that it takes.
+        model: a repository or folder of the weights.
+        notes: what a person must know, for the header.
+        prediction: in a sentence.
+        memory_fraction, step_tokens, max_sequences: None: the engine's default.
+        quantization: that the server does while it loads weights.
+        has_small_cache: whether the cache has 8 bits.
+        longest_tokens: of a request; None: as many as the model has positions.
+    """
+
+    layout: Degrees
+    label: str
+    accelerators: int
+    model: str
+    has_experts: bool
+    profile: EngineProfile
+    gpus_per_host: int
+    prediction: str
+    notes: tuple[str, ...] = ()
+    memory_fraction: float | None = None
+    step_tokens: int | None = None
+    max_sequences: int | None = None
+    quantization: str | None = None
+    has_small_cache: bool = False
+    longest_tokens: int | None = None
+
+    @property
+    def num_hosts(self) -> int:
+        """Hosts that the ranks are shared out to evenly.
+
+        Raises:
+            InputError: they cannot be.
+        """
+        hosts = -(-self.accelerators // self.gpus_per_host)
+        if self.accelerators % hosts:
+            raise InputError(
+                f"{self.accelerators} accelerators cannot be shared out to {hosts} hosts of "
+                f"{self.gpus_per_host} evenly; replicas are servers of their own, so export one"
+            )
+        return hosts
+
+
+def server_script(
+    given: ServerHandover, command: str, options: Options, before: Sequence[str] = ()
+) -> str:
+    """A script that starts the server, with what a person adds behind it; ``before``: lines in front."""
+    where = f"{given.label} on {given.accelerators} accelerators."
+    lines = header_lines(where, given.profile, given.prediction, names_checked(given.profile))
+    words = [*command_words(options), '"$@"']
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *(f"# {line}" for line in (*lines, *given.notes)),
+            f'MODEL="${{MODEL:-{given.model}}}"',
+            *before,
+            f"exec {command} \\",
+            " \\\n".join(f"    {word}" for word in words),
+            "",
+        ]
+    )

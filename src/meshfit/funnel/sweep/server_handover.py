@@ -1,0 +1,112 @@
+"""A layout of a serving job as files that start its servers."""
+
+from pathlib import Path
+from typing import Any
+
+from meshfit.cluster.topology import Topology
+from meshfit.engines import engine_profile
+from meshfit.engines.exports import SERVER_EXPORTS
+from meshfit.engines.server_handover import ServerHandover
+from meshfit.errors import InputError
+from meshfit.funnel.sweep.handover import write_files
+from meshfit.mesh.facts import facts_of
+from meshfit.profile import EngineProfile
+from meshfit.serve.clusters import topology_for
+from meshfit.serve.job import ServingJob
+from meshfit.serve.layout import ServingLayout
+from meshfit.serve.memory import ReplicaMemory, replica_memory
+from meshfit.serve.setting import whole_length
+from meshfit.serve.space import layout_violations
+from meshfit.units import format_bytes
+from meshfit.workload.models import repository_of
+
+
+def export_server(job: ServingJob, engine: str, folder: Path) -> list[Path]:
+    """Writes the files with which ``engine`` serves the job's layout.
+
+    Raises:
+        InputError: the job has no layout of one pool, the engine refuses it, or has no options for it.
+    """
+    layout = job.layout
+    if not isinstance(layout, ServingLayout):
+        raise InputError(
+            "no layout of one pool to export: give `layout:` in the job or --layout replicas=2,tp=4"
+        )
+    profile, topology = engine_profile(engine), topology_for(job, layout)
+    _require_legal(job, layout, profile, topology)
+    memory = replica_memory(
+        job.model,
+        layout,
+        profile,
+        topology.accelerator,
+        request_tokens=job.model.max_position_embeddings,
+        budget=job.budget(profile, topology.accelerator),
+    )
+    given = ServerHandover(
+        layout=layout,
+        label=layout.label,
+        accelerators=layout.num_accelerators,
+        model=str(job.weights or repository_of(job.model.name) or job.model.name),
+        has_experts=job.model.moe is not None,
+        profile=profile,
+        gpus_per_host=topology.gpus_per_host,
+        prediction=_prediction(memory, topology),
+        notes=_notes(job),
+        memory_fraction=job.memory_fraction,
+        step_tokens=job.step_tokens,
+        max_sequences=job.max_sequences,
+        quantization="fp8" if _turns_into_8_bits(job) else None,
+        has_small_cache=job.cache_element_bytes == 1,
+        longest_tokens=_longest(job, memory),
+    )
+    return write_files(SERVER_EXPORTS[engine](given), folder)
+
+
+def _require_legal(
+    job: ServingJob, layout: ServingLayout, profile: EngineProfile, topology: Topology
+) -> None:
+    broken = layout_violations(layout, facts_of(model=job.model), profile, topology)
+    if broken:
+        listed = "\n".join(f"  {one.rule}: {one.message}" for one in broken)
+        raise InputError(f"layout {layout.label} is not legal:\n{listed}")
+
+
+def _longest(job: ServingJob, memory: ReplicaMemory) -> int | None:
+    """What the cache holds of one request where that is less than the model's positions."""
+    if memory.verdict == "fits":
+        return None
+    held = whole_length(memory.kv_tokens // memory.attention_groups)
+    if held < job.longest_tokens:
+        raise InputError(
+            f"{job.layout.label if job.layout else ''} does not fit: the cache holds {held:,} tokens of one "
+            f"request, and the job's longest has {job.longest_tokens:,}"
+        )
+    return held
+
+
+def _prediction(memory: ReplicaMemory, topology: Topology) -> str:
+    held = memory.memory
+    return (
+        f"Predicted on {topology.accelerator.name}: {format_bytes(held.weights)} of weights and "
+        f"{format_bytes(held.kv_cache)} of KV cache a rank, {memory.kv_tokens:,} tokens a replica."
+    )
+
+
+def _quantization(job: ServingJob) -> dict[str, Any]:
+    """How the weights are quantised; nothing where they are not."""
+    found: dict[str, Any] = job.model.config.get("quantization_config") or {}
+    return found
+
+
+def _turns_into_8_bits(job: ServingJob) -> bool:
+    """Whether the servers turn 16-bit weights into such ones while they load."""
+    found = _quantization(job)
+    return found.get("quant_method") == "fp8" and "weight_block_size" not in found
+
+
+def _notes(job: ServingJob) -> tuple[str, ...]:
+    found = _quantization(job)
+    if not found or _turns_into_8_bits(job):
+        return ()
+    method = found.get("quant_method", "the model's config")
+    return (f"MODEL must hold weights quantised by {method}.",)
