@@ -15,6 +15,14 @@ from meshfit.cli.jobs import (
     calibration_asked,
 )
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
+from meshfit.cli.submit import (
+    MaxNodes,
+    OneJobEach,
+    SchedulerOptions,
+    SubmitTo,
+    SubmitWords,
+    runner_of,
+)
 from meshfit.funnel.sweep.fit import FitEnd
 from meshfit.job.read import read_job
 
@@ -28,6 +36,10 @@ def fit(
     out: OutFolder = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
+    submit: SubmitTo = None,
+    one_job_each: OneJobEach = False,
+    max_nodes: MaxNodes = None,
+    scheduler_options: SchedulerOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """The whole funnel: plan, really run a shortlist with loss parity, name one winner. Resumable."""
@@ -35,7 +47,11 @@ def fit(
 
     asked = calibration_asked(calibration, no_calibration)
     read = read_job(job, rank_order=rank_order, calibration=asked)
-    conclude(run_fit(read, out=out, console=stderr), as_json)
+    words = SubmitWords(
+        to=submit, each=one_job_each, max_nodes=max_nodes, options=scheduler_options or []
+    )
+    runner = runner_of(words, job, rank_order=rank_order, given_layouts=False)
+    conclude(run_fit(read, out=out, console=stderr, runner=runner), as_json)
 
 
 def run(
@@ -46,6 +62,9 @@ def run(
     out: OutFolder = None,
     calibration: CalibrationFile = None,
     no_calibration: WithoutCalibration = False,
+    submit: SubmitTo = None,
+    max_nodes: MaxNodes = None,
+    scheduler_options: SchedulerOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Really run one layout (the job's, or --layout), with loss parity."""
@@ -53,7 +72,9 @@ def run(
 
     asked = calibration_asked(calibration, no_calibration)
     read = read_job(job, layout=layout, rank_order=rank_order, calibration=asked)
-    conclude(run_one(read, out=out, console=stderr), as_json)
+    words = SubmitWords(to=submit, max_nodes=max_nodes, options=scheduler_options or [])
+    runner = runner_of(words, job, rank_order=rank_order, given_layouts=True)
+    conclude(run_one(read, out=out, console=stderr, runner=runner), as_json)
 
 
 def conclude(end: FitEnd, as_json: bool) -> None:

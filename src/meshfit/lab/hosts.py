@@ -28,13 +28,15 @@ def launch_hosts(topology: Topology) -> tuple[LaunchHost, ...]:
 def _this_machine(topology: Topology) -> tuple[LaunchHost, ...]:
     if not topology.device_order:
         return ()
-    visible = in_device_order(topology.device_order, os.environ)
-    here = LaunchHost(
-        name="localhost",
-        ranks=topology.gpus_per_host,
-        environment={"CUDA_VISIBLE_DEVICES": visible},
-    )
-    return (here,)
+    devices = visible_devices(topology, os.environ)
+    return (LaunchHost(name="localhost", ranks=topology.gpus_per_host, environment=devices),)
+
+
+def visible_devices(topology: Topology, environment: Mapping[str, str]) -> dict[str, str]:
+    """What makes ranks of a host take its devices in the topology's order; nothing where that is
+    their own."""
+    order = topology.device_order
+    return {"CUDA_VISIBLE_DEVICES": in_device_order(order, environment)} if order else {}
 
 
 def in_device_order(order: Sequence[int], environment: Mapping[str, str]) -> str:

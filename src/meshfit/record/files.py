@@ -16,6 +16,7 @@ from meshfit.errors import InputError
 from meshfit.record.probe import ProbeRecord, ProbeRequest
 from meshfit.record.schema import SCHEMA_VERSION, Record, Residual, RunRequest, RunResult, SweepPlan
 from meshfit.record.serving import BaselineOutputs, ServingRecord, ServingRow
+from meshfit.record.submission import Submission, SubmittedPart, UnderWay
 
 REQUEST_NAME = "request.json"
 RESULT_NAME = "result.json"
@@ -32,6 +33,9 @@ T = TypeVar(
     ServingRecord,
     ServingRow,
     BaselineOutputs,
+    SubmittedPart,
+    Submission,
+    UnderWay,
 )
 
 
@@ -147,6 +151,33 @@ def read_probe(path: Path) -> ProbeRecord:
         InputError: missing, broken, or of another schema version.
     """
     return _read(ProbeRecord, path)
+
+
+def read_part(path: Path) -> SubmittedPart:
+    """The part of a sweep in the file ``path``.
+
+    Raises:
+        InputError: missing, broken, or of another schema version.
+    """
+    return _read(SubmittedPart, path)
+
+
+def read_submission(path: Path) -> Submission:
+    """The submission in the file ``path``.
+
+    Raises:
+        InputError: missing, broken, or of another schema version.
+    """
+    return _read(Submission, path)
+
+
+def read_under_way(path: Path) -> UnderWay:
+    """The launch in the file ``path``.
+
+    Raises:
+        InputError: missing, broken, or of another schema version.
+    """
+    return _read(UnderWay, path)
 
 
 def read_sweep_plan(path: Path) -> SweepPlan:

@@ -1,6 +1,5 @@
 """``meshfit fit`` and ``meshfit run``: plan, shortlist, run for real, compare, name one winner."""
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ from rich.console import Console
 
 from meshfit.compare.candidate import MeasuredCandidate, measured_candidate
 from meshfit.compare.choose import Choice, choose
-from meshfit.engines.native.files import RUNNABLE_MODEL_TYPES
 from meshfit.errors import InputError, NothingFitsError
 from meshfit.funnel.check.checking import require_legal
 from meshfit.funnel.plan.plan_document import plan_document
@@ -19,16 +17,13 @@ from meshfit.funnel.space.planning import Plan, make_plan
 from meshfit.funnel.sweep.fit_document import fit_document
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.handover import export_winner
-from meshfit.funnel.sweep.progress import Progress
+from meshfit.funnel.sweep.runner import Here, SweepRunner
 from meshfit.funnel.sweep.shortlist import shortlist
-from meshfit.funnel.sweep.sweep import SweepEnd, left_to_run, run_sweep
+from meshfit.funnel.sweep.sweep import SweepEnd, left_to_run
 from meshfit.funnel.sweep.sweep_plan import make_sweep_plan, plan_hash, plan_in
 from meshfit.funnel.sweep.tasks import Task, TaskList
 from meshfit.job.spec import Job
-from meshfit.lab.hosts import launch_hosts
 from meshfit.lab.machine import lab_in_use
-from meshfit.launch.orphans import end_orphans
-from meshfit.launch.supervise import port_problem
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.files import write_json_atomically
 from meshfit.record.lock import folder_lock
@@ -41,6 +36,8 @@ from meshfit.units import format_bytes, format_duration
 START_UP_S = 20.0
 """Guess of what one launch takes before its first step, for the announcement of the cost."""
 
+
+HERE = Here()
 
 LayoutChooser = Callable[[], tuple[list[LayoutSpec], Mapping[str, Any]]]
 """Gives the layouts to run and the plan document they came from."""
@@ -56,7 +53,7 @@ class FitEnd:
     candidates: tuple[MeasuredCandidate, ...]
 
 
-def fit(job: Job, *, out: Path | None, console: Console) -> FitEnd:
+def fit(job: Job, *, out: Path | None, console: Console, runner: SweepRunner = HERE) -> FitEnd:
     """The whole funnel for ``job``; resumes a sweep of the same plan that is in its folder.
 
     Raises:
@@ -64,10 +61,11 @@ def fit(job: Job, *, out: Path | None, console: Console) -> FitEnd:
         NothingFitsError: no legal layout fits the memory.
         RunError: what every launch rests on failed.
     """
-    return _sweep(job, plan_hash(job), lambda: _shortlisted(job), out=out, console=console)
+    key = plan_hash(job)
+    return _sweep(job, key, lambda: _shortlisted(job), out=out, console=console, runner=runner)
 
 
-def run_one(job: Job, *, out: Path | None, console: Console) -> FitEnd:
+def run_one(job: Job, *, out: Path | None, console: Console, runner: SweepRunner = HERE) -> FitEnd:
     """``job.layout`` alone, run and proved like a candidate of a sweep.
 
     Raises:
@@ -77,11 +75,16 @@ def run_one(job: Job, *, out: Path | None, console: Console) -> FitEnd:
     layout = job.layout
     if layout is None:
         raise InputError("no layout to run: give `layout:` in the job or --layout tp=4,pp=2")
-    return fit_layouts(job, [layout], out=out, console=console)
+    return fit_layouts(job, [layout], out=out, console=console, runner=runner)
 
 
 def fit_layouts(
-    job: Job, layouts: Sequence[LayoutSpec], *, out: Path | None, console: Console
+    job: Job,
+    layouts: Sequence[LayoutSpec],
+    *,
+    out: Path | None,
+    console: Console,
+    runner: SweepRunner = HERE,
 ) -> FitEnd:
     """Given layouts instead of a shortlist, run, proved and compared.
 
@@ -92,29 +95,28 @@ def fit_layouts(
     for layout in layouts:
         require_legal(job, layout)
     key = plan_hash(job, only=layouts)
-    return _sweep(job, key, lambda: (list(layouts), {}), out=out, console=console)
+    chosen = list(layouts)
+    return _sweep(job, key, lambda: (chosen, {}), out=out, console=console, runner=runner)
 
 
 def _sweep(
-    job: Job, key: str, choose_layouts: LayoutChooser, *, out: Path | None, console: Console
+    job: Job,
+    key: str,
+    choose_layouts: LayoutChooser,
+    *,
+    out: Path | None,
+    console: Console,
+    runner: SweepRunner,
 ) -> FitEnd:
-    require_runnable(job)
+    runner.require(job)
     folder = RunFolder(out) if out else RunFolder.of_plan(job.name, key)
     with lab_in_use(job.topology.lab), folder_lock(folder.root):
-        for ended in end_orphans(folder.root):
-            console.print(f"ended a process left over from an earlier run: {ended}", markup=False)
         plan = plan_in(folder.plan, key) or _decide(job, key, folder, choose_layouts)
         tasks = list(TaskList(job, plan, folder))
         left = left_to_run(tasks, RecordStore(folder.root).records(key))
         if left:
             _announce(job, plan, left, console)
-        end = run_sweep(
-            tasks,
-            run=job.run,
-            folder=folder,
-            progress=Progress(console),
-            hosts=launch_hosts(job.topology),
-        )
+        end = runner.run(job, tasks, folder=folder, console=console)
         return _conclude(job, plan, end, folder)
 
 
@@ -124,38 +126,6 @@ def _decide(job: Job, key: str, folder: RunFolder, choose_layouts: LayoutChooser
     plan = make_sweep_plan(job, key, layouts, document)
     write_json_atomically(folder.plan, plan)
     return plan
-
-
-def require_runnable(job: Job) -> None:
-    """What can be known to fail before anything is started.
-
-    Raises:
-        InputError: with what would work.
-    """
-    if not job.topology.is_here:
-        raise InputError(
-            f"real runs need the job's cluster to be this machine, but it is "
-            f"{job.topology.num_accelerators} x {job.topology.accelerator.name}: `meshfit plan` "
-            f"works for any cluster; for a run set `cluster: here`"
-        )
-    model_type = job.model.config.get("model_type")
-    if model_type not in RUNNABLE_MODEL_TYPES:
-        raise InputError(
-            f"{job.model.name} is of model_type {model_type!r}, which this version does not run; "
-            f"it runs {', '.join(RUNNABLE_MODEL_TYPES)}, and `meshfit plan` takes any"
-        )
-    missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
-    if missing:
-        raise InputError(f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'")
-    if (
-        job.run.port is not None
-        and job.topology.lab is None
-        and (problem := port_problem(job.run.port))
-    ):
-        raise InputError(
-            f"run.{problem}: choose another one, or leave run.port out to take a free one for each "
-            f"launch"
-        )
 
 
 def _shortlisted(job: Job) -> tuple[list[LayoutSpec], Mapping[str, Any]]:

@@ -138,7 +138,7 @@ def _notes(job: Job, plan: SweepPlan, end: SweepEnd, on_cpu: bool) -> list[str]:
             f"memory and speed are those without dropout."
         )
     if end.not_run:
-        notes.append(f"Left undone at run.budget: {', '.join(end.not_run)}.")
+        notes.append(f"Left undone at {end.stopped_by}: {', '.join(end.not_run)}.")
     return notes + list(job.notes)
 
 

@@ -82,6 +82,10 @@ class Progress:
         """A launch that is not needed any more."""
         self._done += 1
 
+    def say(self, text: str) -> None:
+        """One line beside the launches."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     def _show(self, text: str) -> None:
         if self._bar is not None and self._bar_task is not None:
             self._bar.update(

@@ -6,7 +6,7 @@ on (weights, reference) end the sweep when they fail.
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,22 +20,25 @@ from meshfit.funnel.sweep.routing import routing_groups
 from meshfit.funnel.sweep.tasks import CANDIDATE_PURPOSES, Task, key_of
 from meshfit.job.spec import RunSpec
 from meshfit.launch.hosts import LaunchHost
-from meshfit.launch.supervise import launch
+from meshfit.launch.supervise import LaunchOutcome, launch
 from meshfit.record.schema import Parity, ParityKind, Record, RunResult
 from meshfit.record.store import RecordStore
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepEnd:
-    """How a sweep ended: every row of its plan, and launches the budget left undone."""
+    """How a sweep ended: every row of its plan that stands, launches that were left undone, and what
+    ended it before them."""
 
     records: tuple[Record, ...]
     not_run: tuple[str, ...]
+    stopped_by: str = "run.budget"
 
 
 def left_to_run(tasks: Iterable[Task], rows: Sequence[Record]) -> list[Task]:
     """Tasks without a result. That a layout failed is one, and so for its other repeats; that the
-    weights or the reference could not be made is none, nor is a row whose files are gone."""
+    weights or the reference could not be made is none, nor is a row whose files are gone, nor that a
+    launch was interrupted."""
     return [task for task in tasks if not _is_settled(task, rows)]
 
 
@@ -46,10 +49,12 @@ def run_sweep(
     folder: RunFolder,
     progress: Progress,
     hosts: Sequence[LaunchHost] = (),
+    into: RecordStore | None = None,
 ) -> SweepEnd:
     """Runs every task that is left to run; resumes where an earlier process stopped.
 
-    ``hosts`` are those that launches start their ranks on; none: this machine.
+    ``hosts`` are those that launches start their ranks on; none: this machine. Rows are added to the
+    run folder's, or to those of ``into``, which count as well.
 
     Raises:
         RunError: the weights or the reference could not be made.
@@ -57,6 +62,8 @@ def run_sweep(
     """
     store = RecordStore(folder.root)
     rows = store.records(tasks[0].request.plan_hash)
+    if into is not None:
+        store, rows = into, rows + into.records(tasks[0].request.plan_hash)
     left = left_to_run(tasks, rows)
     not_run = []
     with progress.watching(total=len(tasks), left=len(left), rows=rows):
@@ -72,8 +79,14 @@ def run_sweep(
             rows.append(row)
             progress.finish(task, row)
             if not task.is_candidate and row.outcome != "ok":
-                raise RunError(_broken_ground(task, row, folder))
-    return SweepEnd(records=tuple(rows), not_run=tuple(not_run))
+                raise RunError(broken_ground(task, row, folder))
+    return SweepEnd(records=tuple(standing(rows)), not_run=tuple(not_run))
+
+
+def standing(rows: Sequence[Record]) -> list[Record]:
+    """Rows without those of interrupted launches that were run again."""
+    last = {key_of(row): row for row in rows}
+    return [row for row in rows if row.outcome != "interrupted" or last[key_of(row)] is row]
 
 
 def device_seconds(rows: Iterable[Record]) -> float:
@@ -86,7 +99,9 @@ def _is_settled(task: Task, rows: Iterable[Record]) -> bool:
         return any(
             key_of(row) == task.key or row.outcome != "ok"
             for row in rows
-            if row.candidate == task.request.candidate and row.purpose in CANDIDATE_PURPOSES
+            if row.candidate == task.request.candidate
+            and row.purpose in CANDIDATE_PURPOSES
+            and row.outcome != "interrupted"
         )
     made = any(key_of(row) == task.key and row.outcome == "ok" for row in rows)
     return made and task.is_on_disk
@@ -106,8 +121,7 @@ def _run(
     hosts: Sequence[LaunchHost],
 ) -> Record:
     """Launches ``task`` and says what became of it."""
-    started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    started = time.monotonic()
+    started_at, started = datetime.now(UTC), time.monotonic()
     progress.start(task)
     ended = launch(
         task.request,
@@ -118,23 +132,41 @@ def _run(
         hosts=hosts,
         on_progress=progress.update,
     )
-    parity = _judge(task, ended.result, rows) if ended.result and task.is_candidate else None
-    no_number = nonfinite_loss(ended.result) if ended.result and task.is_candidate else None
-    is_wrong = no_number is not None or (parity is not None and not parity.ok)
+    took = replace(ended, seconds=time.monotonic() - started)
+    return judged(task, row_of(task, took, folder=folder, started_at=started_at), rows)
+
+
+def row_of(task: Task, ended: LaunchOutcome, *, folder: RunFolder, started_at: datetime) -> Record:
+    """What became of a launch of ``task``, not judged yet."""
     return Record(
         plan_hash=task.request.plan_hash,
         candidate=task.request.candidate,
         repeat=task.request.repeat,
         purpose=task.request.purpose,
         layout=task.layout,
-        outcome="parity_failed" if is_wrong else ended.outcome,
-        started_at=started_at,
-        seconds=time.monotonic() - started,
+        outcome=ended.outcome,
+        started_at=started_at.isoformat(timespec="seconds"),
+        seconds=ended.seconds,
         result=ended.result,
-        parity=parity,
-        failure=ended.failure or no_number,
+        failure=ended.failure,
         prediction=task.request.prediction,
         folder=folder.relative(task.folder),
+    )
+
+
+def judged(task: Task, row: Record, rows: Sequence[Record]) -> Record:
+    """``row`` of ``task`` with the verdict on what it computed, as far as ``rows`` hold what it is
+    compared with."""
+    if row.result is None or not task.is_candidate:
+        return row
+    parity = _judge(task, row.result, rows)
+    no_number = nonfinite_loss(row.result)
+    is_wrong = no_number is not None or (parity is not None and not parity.ok)
+    return replace(
+        row,
+        outcome="parity_failed" if is_wrong else row.outcome,
+        parity=parity,
+        failure=row.failure or no_number,
     )
 
 
@@ -171,7 +203,8 @@ def _result_of(rows: Sequence[Record], reference: str) -> RunResult | None:
     return next((result for result in ours if result is not None), None)
 
 
-def _broken_ground(task: Task, row: Record, folder: RunFolder) -> str:
+def broken_ground(task: Task, row: Record, folder: RunFolder) -> str:
+    """That a launch failed which every other one rests on."""
     why = row.failure.message if row.failure else row.outcome
     return (
         f"{task.title} failed ({row.outcome.replace('_', ' ')}): {why}. "

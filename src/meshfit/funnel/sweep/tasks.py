@@ -185,6 +185,6 @@ class TaskList:
 
 def planned_hosts(topology: Topology, world_size: int) -> tuple[str, ...]:
     """Host of each rank, where there are several hosts that ranks could land on."""
-    if topology.lab is None:
+    if topology.lab is None and topology.is_here:
         return ()
     return tuple(topology.host_of(rank) for rank in range(world_size))

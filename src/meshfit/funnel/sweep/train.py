@@ -13,8 +13,8 @@ from rich.console import Console
 from meshfit.cluster.document import topology_document
 from meshfit.errors import InputError, RunError
 from meshfit.funnel.check.checking import require_legal
-from meshfit.funnel.sweep.fit import require_runnable
 from meshfit.funnel.sweep.folder import RunFolder
+from meshfit.funnel.sweep.runner import require_runnable
 from meshfit.funnel.sweep.sweep_plan import plan_hash
 from meshfit.funnel.sweep.tasks import WEIGHTS_SEED, planned_hosts
 from meshfit.job.spec import Job

@@ -1,0 +1,8 @@
+"""Schedulers that jobs can be handed to, by name."""
+
+from collections.abc import Callable, Mapping
+
+from meshfit.submit.batch_job import Scheduler
+from meshfit.submit.slurm.commands import Slurm
+
+SCHEDULERS: Mapping[str, Callable[[], Scheduler]] = {"slurm": Slurm}
