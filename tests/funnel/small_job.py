@@ -52,6 +52,15 @@ def read_small_job(folder: Path, more: str = "") -> Job:
     return read_job(write_job(folder, more))
 
 
+def read_small_cluster_job(folder: Path, more: str = "") -> Job:
+    """The small job on two nodes of one GPU that this machine is none of."""
+    path = write_job(folder, more)
+    lines = path.read_text().splitlines(keepends=True)
+    cluster = "cluster: 2x1 H100-SXM\n"
+    path.write_text("".join(cluster if line.startswith("cluster:") else line for line in lines))
+    return read_job(path)
+
+
 def result(loss: float = 5.0) -> RunResult:
     """What a worker on two ranks may have found."""
     steps = 6

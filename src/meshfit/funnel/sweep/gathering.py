@@ -15,7 +15,7 @@ from meshfit.funnel.sweep.sweep import (
     row_of,
     standing,
 )
-from meshfit.funnel.sweep.tasks import Task, key_of
+from meshfit.funnel.sweep.tasks import Task, TaskKey, key_of
 from meshfit.launch.evidence import last_line, read_text
 from meshfit.launch.progress import describe
 from meshfit.launch.supervise import LaunchOutcome
@@ -48,6 +48,7 @@ class Gathering:
         self._store = RecordStore(folder.root)
         self._stopped_by = "run.budget"
         self.rows = self._store.records(self._plan_hash)
+        self._num_old_rows = len(self.rows)
 
     @property
     def left(self) -> list[Task]:
@@ -69,9 +70,9 @@ class Gathering:
 
     def collect(self, part: OpenPart) -> None:
         """Takes over what ``part`` has added since."""
-        known = {(key_of(row), row.started_at) for row in self.rows}
+        known = {_identity(row) for row in self.rows}
         for row in RecordStore(part.files.root).records(self._plan_hash):
-            if (key_of(row), row.started_at) not in known:
+            if _identity(row) not in known:
                 self._add(judged(self._tasks[key_of(row)], row, self.rows))
 
     def is_done(self, part: OpenPart) -> bool:
@@ -93,12 +94,12 @@ class Gathering:
         _note_end(part, "cancelled", "what it rests on failed")
 
     def require_ground(self) -> None:
-        """That what every other launch rests on has not failed.
+        """That what every other launch rests on has not failed meanwhile.
 
         Raises:
             RunError: it has.
         """
-        last = {key_of(row): row for row in self.rows}
+        last = {key_of(row): row for row in self.rows[self._num_old_rows :]}
         for task in self.left:
             if not task.is_candidate and task.key in last and last[task.key].outcome != "ok":
                 raise RunError(broken_ground(task, last[task.key], self._folder))
@@ -136,6 +137,11 @@ class Gathering:
         )
         started_at = datetime.fromtimestamp(at.started_at, UTC)
         return row_of(task, ended, folder=self._folder, started_at=started_at)
+
+
+def _identity(row: Record) -> tuple[TaskKey, str, float]:
+    """Of the one attempt that a row is of."""
+    return key_of(row), row.started_at, row.seconds
 
 
 def _note_end(part: OpenPart, word: str, why: str) -> None:

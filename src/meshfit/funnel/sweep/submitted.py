@@ -89,7 +89,7 @@ class Submitted:
                     left.remove(part)
                 elif state.phase == "ended":
                     late.add(part.id)
-            self._require_ground(gathering, left)
+                self._require_ground(gathering, left)
             if left:
                 time.sleep(_POLL_S)
 

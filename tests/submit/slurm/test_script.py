@@ -1,0 +1,81 @@
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meshfit.errors import InputError
+from meshfit.submit.batch_job import BatchJob
+from meshfit.submit.slurm.script import batch_script
+
+JOB = BatchJob(
+    name="meshfit tiny all launches",
+    mark="0123abcd",
+    command=("python", "-m", "module", "a folder"),
+    folder=Path("/work/some where"),
+    log=Path("jobs/1/job.log"),
+    num_nodes=2,
+    devices_per_node=8,
+    device_type="cuda",
+)
+
+
+def options(job: BatchJob) -> list[str]:
+    lines = batch_script(job).splitlines()
+    return [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
+
+
+def test_a_job_asks_for_whole_nodes_and_becomes_its_command(tmp_path):
+    assert options(JOB) == [
+        '--job-name="meshfit tiny all launches"',
+        "--comment=0123abcd",
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--output=jobs/1/job.log",
+        "--exclusive",
+        "--no-requeue",
+        "--gpus-per-node=8",
+    ]
+    text = batch_script(JOB)
+    assert text.splitlines()[-2:] == [
+        "cd '/work/some where' || exit",
+        "exec python -m module 'a folder'",
+    ]
+    (tmp_path / "job.sbatch").write_text(text)
+    subprocess.run(["bash", "-n", str(tmp_path / "job.sbatch")], check=True)
+
+
+def test_ranks_of_a_processor_ask_for_no_gpus():
+    assert not [word for word in options(replace(JOB, device_type="cpu")) if "gpus" in word]
+
+
+def test_hosts_limit_and_what_it_rests_on_are_asked_for():
+    job = replace(JOB, hosts=("n2", "n10"), time_limit_s=179.0, after=("7", "9"), lane="lane-0")
+    asked = options(job)
+    assert {
+        "--nodelist=n2,n10",
+        "--time=2",
+        "--dependency=afterok:7:9,singleton",
+        "--kill-on-invalid-dep=yes",
+        "--job-name=lane-0",
+    } <= set(asked)
+
+
+def test_options_of_a_person_go_before_ours():
+    job = replace(
+        JOB, time_limit_s=600, options={"time": "1:00:00", "partition": "gpu", "exclusive": "user"}
+    )
+    assert {"--time=1:00:00", "--partition=gpu", "--exclusive=user"} <= set(options(job))
+    assert "--time=10" not in options(job)
+
+
+@pytest.mark.parametrize("name", ["nodes", "dependency", "array", "job-name"])
+def test_options_that_the_sweep_rests_on_are_refused(name):
+    with pytest.raises(InputError, match=f"--with {name}: the sweep sets it itself"):
+        batch_script(replace(JOB, options={name: "1"}))
+
+
+@pytest.mark.parametrize(("name", "value"), [("p", "\n#SBATCH --x"), ("a b", "1"), ("", "x")])
+def test_what_is_no_option_of_sbatch_is_refused(name, value):
+    with pytest.raises(InputError, match="by its long name, as in partition=gpu"):
+        batch_script(replace(JOB, options={name: value}))
