@@ -13,7 +13,8 @@ from meshfit.engines.torchtitan.profile import TORCHTITAN
 from meshfit.predict.costs.collectives import CollectiveCosts
 from meshfit.predict.costs.rates import rates
 from meshfit.predict.time.exchange.machine import machine_for
-from meshfit.predict.time.messages import Message, rank_messages
+from meshfit.predict.time.messages.message import Message
+from meshfit.predict.time.messages.ranks import rank_messages
 from meshfit.predict.time.step import with_idle, worked
 from meshfit.predict.time.terms import EXPOSED_TERMS, TERMS
 from meshfit.workload.model import LayerSpec, MlpSpec, MoeSpec

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from meshfit.predict.costs.collectives import Collective
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.shape.schedule import RankShape
-from meshfit.predict.time.messages import Message, rank_messages
+from meshfit.predict.time.messages.message import Message
+from meshfit.predict.time.messages.ranks import rank_messages
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from meshfit.predict.time.exchange.pipeline import received_s
 from meshfit.predict.time.exchange.sharding import shares_nothing, unit_exchange
 from meshfit.predict.time.exchange.tensor import embedding_exchange, head_exchange
 from meshfit.predict.time.layer import LayerCost
-from meshfit.predict.time.messages import ends_states, gathers_once, rank_states
+from meshfit.predict.time.messages.states import ends_states, gathers_once, rank_states
 from meshfit.predict.time.terms import Terms, add, merged, total
 from meshfit.workload.model import LayerSpec
 

@@ -12,7 +12,7 @@ from meshfit.predict.time.exchange.experts import expert_exchange
 from meshfit.predict.time.exchange.machine import Machine
 from meshfit.predict.time.exchange.sharding import UnitExchange, unit_exchange
 from meshfit.predict.time.exchange.tensor import block_exchange
-from meshfit.predict.time.messages import layer_states
+from meshfit.predict.time.messages.states import layer_states
 from meshfit.predict.time.recompute import recomputed_s
 from meshfit.predict.time.terms import Terms, merged
 from meshfit.workload.model import LayerSpec

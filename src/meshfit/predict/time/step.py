@@ -33,7 +33,7 @@ from meshfit.predict.time.exchange.sharding import (
 )
 from meshfit.predict.time.exchange.tensor import embedding_exchange, head_exchange
 from meshfit.predict.time.layer import LayerCost, layer_cost
-from meshfit.predict.time.messages import ends_states, rank_states
+from meshfit.predict.time.messages.states import ends_states, rank_states
 from meshfit.predict.time.offload import activations_s, optimizer_on_host_s
 from meshfit.predict.time.recompute import recomputed_share
 from meshfit.predict.time.shared_cores import idle_share

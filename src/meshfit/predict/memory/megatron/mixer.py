@@ -29,7 +29,7 @@ def mixer_gradients(block: Block, settings: LayerSettings) -> tuple[Saved, ...]:
 
 
 def _split(block: Block, split: PyTorchSplit) -> Split:
-    if split == "traded":  # of softmax attention alone, which is no mixer
+    if split in ("traded", "received"):  # of softmax attention and of experts, which are no mixers
         return "tp"
     is_cut = not isinstance(block, CompressedAttentionSpec)
     return "tp" if split == "whole" and is_cut else split

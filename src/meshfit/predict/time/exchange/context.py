@@ -8,7 +8,7 @@ from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.time.compute import PartTime
 from meshfit.predict.time.exchange.machine import Machine
 from meshfit.predict.time.exchange.tensor import PassTerms
-from meshfit.predict.time.messages import context_passes, heads, keys
+from meshfit.predict.time.messages.context import context_passes, heads, keys
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.model import LayerSpec

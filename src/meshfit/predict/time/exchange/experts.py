@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.time.exchange.machine import Machine
 from meshfit.predict.time.exchange.tensor import PassTerms
-from meshfit.predict.time.messages import BLOCKS_AROUND_EXPERTS, dispatched, expert_passes
+from meshfit.predict.time.messages.experts import BLOCKS_AROUND_EXPERTS, dispatched, expert_passes
 from meshfit.predict.time.terms import Terms, add
 from meshfit.workload.model import LayerSpec
 

@@ -11,7 +11,7 @@ from meshfit.predict.costs.rates import Rates
 from meshfit.predict.costs.tables.chips import CHIPS
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.time.exchange.axes import Axes, place_axes
-from meshfit.predict.time.messages import Size
+from meshfit.predict.time.messages.message import Size
 from meshfit.predict.time.terms import Terms
 
 FloatArray = NDArray[np.float64]

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.shape.schedule import RankShape
 from meshfit.predict.time.exchange.machine import Machine
-from meshfit.predict.time.messages import (
+from meshfit.predict.time.messages.pipeline import (
     boundary,
     gathers_boundary,
     holds_tied_copy,

@@ -9,7 +9,7 @@ from meshfit.predict.shape.schedule import RankShape
 from meshfit.predict.time.compute import PartTime
 from meshfit.predict.time.exchange.axes import StateAxes
 from meshfit.predict.time.exchange.machine import Machine
-from meshfit.predict.time.messages import (
+from meshfit.predict.time.messages.states import (
     Sharing,
     rank_states,
     reduced_gradients,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.shape.held import Held
 from meshfit.predict.time.exchange.machine import Machine
-from meshfit.predict.time.messages import (
+from meshfit.predict.time.messages.states import (
     gathered_parameters,
     gathers_once,
     reduced_gradients,

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.time.compute import PartTime
 from meshfit.predict.time.exchange.machine import Machine
-from meshfit.predict.time.messages import (
-    PassCounts,
+from meshfit.predict.time.messages.message import PassCounts
+from meshfit.predict.time.messages.tensor import (
     block_gathers,
     block_sums,
     gathered_hidden,
