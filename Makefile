@@ -5,21 +5,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: fit test test-all pure lint types contracts spelling docs accuracy bench engines clean
+.PHONY: fit test test-all test-engines test-slurm pure lint types contracts spelling docs accuracy bench engines clean
 
 fit: $(READY)
 	$(BIN)/meshfit fit examples/tiny-llama
 
 test: lint types contracts spelling pure
-	$(BIN)/pytest -m "dist and not heavy and not gpu"
+	$(BIN)/pytest -m "dist and not heavy and not gpu and not engines"
 
 test-all: SEARCH := --hypothesis-profile search
 test-all: lint types contracts spelling pure
-	$(BIN)/pytest -m "(dist or heavy) and not gpu" $(SEARCH)
+	$(BIN)/pytest -m "(dist or heavy) and not gpu and not engines" $(SEARCH)
+
+# A Slurm of two nodes on this machine, started and stopped by the tests; needs root, and
+# apt-get install slurmctld slurmd slurm-client munge
+test-slurm: $(READY)
+	$(BIN)/pytest -m slurm -rs tests/submit
 
 # One process a core; what launches ranks runs after it, alone.
 pure: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile -m "not dist and not heavy and not gpu" $(SEARCH)
+	$(BIN)/pytest -n auto --dist loadfile -m "not dist and not heavy and not gpu and not engines and not slurm" $(SEARCH)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -57,6 +62,10 @@ engines: $(READY)
 	        --only-binary :all: --dest $(ENGINES)/wheels $$wheel; done
 	cd $(ENGINES)/wheels && for wheel in *.whl; do \
 	    $(CURDIR)/$(ENGINES)/bin/python -m zipfile -e $$wheel $${wheel%%-*}; done
+
+# What engines themselves do with our files, in their environment; dev tools come from ours.
+test-engines: engines
+	MESHFIT_ENGINE_PYTHON=$(CURDIR)/$(ENGINES)/bin/python $(BIN)/pytest -m engines
 
 bench: $(READY)
 	$(BIN)/python benchmarks/tier1.py

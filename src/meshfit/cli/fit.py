@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
+from meshfit.cli.in_engine import EnginePython, InEngine, run_in
 from meshfit.cli.jobs import (
     CalibrationFile,
     JobPath,
@@ -23,6 +24,7 @@ from meshfit.cli.submit import (
     SubmitWords,
     runner_of,
 )
+from meshfit.errors import InputError
 from meshfit.funnel.sweep.fit import FitEnd
 from meshfit.job.read import read_job
 
@@ -65,12 +67,31 @@ def run(
     submit: SubmitTo = None,
     max_nodes: MaxNodes = None,
     scheduler_options: SchedulerOptions = None,
+    in_engine: InEngine = None,
+    engine_python: EnginePython = None,
     as_json: AsJson = False,
 ) -> None:
-    """Really run one layout (the job's, or --layout), with loss parity."""
+    """Really run one layout (the job's, or --layout), with loss parity; or (--in-engine) in an engine
+    that is installed here, measured by its log."""
     from meshfit.funnel.sweep.fit import run_one
 
     asked = calibration_asked(calibration, no_calibration)
+    if in_engine is not None:
+        if submit is not None:
+            raise InputError("--in-engine starts an engine here; it does not go with --submit")
+        run_in(
+            in_engine,
+            job,
+            python=engine_python,
+            layout=layout,
+            rank_order=rank_order,
+            calibration=asked,
+            out=out,
+            as_json=as_json,
+        )
+        return
+    if engine_python is not None:
+        raise InputError("--engine-python goes with --in-engine ENGINE")
     read = read_job(job, layout=layout, rank_order=rank_order, calibration=asked)
     words = SubmitWords(to=submit, max_nodes=max_nodes, options=scheduler_options or [])
     runner = runner_of(words, job, rank_order=rank_order, given_layouts=True)

@@ -47,6 +47,11 @@ class Verdict:
     result: RunResult | None = None
 
 
+def says_out_of_memory(message: str) -> bool:
+    """Whether a message is one of those that PyTorch, CUDA and Python have for want of memory."""
+    return _OUT_OF_MEMORY.search(message) is not None
+
+
 def classify(evidence: Evidence) -> Verdict:
     """The verdict on one launch. ``ok`` needs exit code 0 and a valid result."""
     if evidence.exit_code == 0 and evidence.stop is None:
@@ -74,7 +79,7 @@ def _exception(evidence: Evidence) -> Verdict | None:
 
 
 def _outcome_of(error: RankError, evidence: Evidence) -> Outcome:
-    if _OUT_OF_MEMORY.search(error.message):
+    if says_out_of_memory(error.message):
         return "out_of_memory"
     if _INVALID.search(error.message):
         return "invalid"
@@ -128,7 +133,7 @@ def _silent_death(evidence: Evidence) -> Verdict | None:
         return _killed(f"rank {rank}", -code, evidence, rank=rank)
     words = evidence.last_words.get(rank, "")
     reached = rank in evidence.heartbeats
-    if _OUT_OF_MEMORY.search(words):
+    if says_out_of_memory(words):
         outcome: Outcome = "out_of_memory"
     else:
         outcome = "crash" if reached else "launch_error"

@@ -5,7 +5,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshfit.engines.logs.read import read_log
@@ -162,6 +162,12 @@ def test_the_trainers_state_file_numbers_steps_and_has_times(tmp_path):
     assert (log.memory.allocated, log.memory.reserved) == (2**20, 2**21)
 
 
+def test_the_trainers_clock_times_the_first_step_too(tmp_path):
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps(samples.trainer_state([samples.trainer_entry(1, 2.5)])))
+    assert read_log(path).steps[0].step_s == 2.5
+
+
 def test_the_trainers_own_tracker_of_memory_adds_up_to_a_peak(tmp_path):
     path = tmp_path / "trainer_state.json"
     tracked = {
@@ -203,6 +209,7 @@ def test_ranks_that_print_without_a_mark_may_overtake_each_other_by_a_step(writt
     assert (step_numbers(log), log.num_starts) == ([1, 2, 3], 1)
 
 
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), marks=st.permutations(range(4)))
 def test_however_the_lines_of_ranks_are_mixed_a_log_reads_alike(tmp_path_factory, seed, marks):
     random_order = random.Random(seed)

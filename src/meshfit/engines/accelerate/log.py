@@ -94,5 +94,6 @@ LOG = LogForm(
     start=re.compile(r"\*\*\*\*\* Running training \*\*\*\*\*"),
     printed=_printed,
     stated=_stated,
+    clock_of_run=True,
     absent={"mfu": "transformers' Trainer prints no share of a peak"},
 )

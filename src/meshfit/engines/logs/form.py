@@ -52,6 +52,7 @@ class LogForm:
         printed: what a line states; often nothing. A line of several ranks may hold several.
         stated: what a line says of the job, in the words of ``EngineLog.stated``.
         version: with the engine's version as its group; None: it is not printed.
+        clock_of_run: the lines' clock counts from the start of training, so that it times step 1, too.
         absent: figure -> why no log of this kind has it.
     """
 
@@ -62,6 +63,7 @@ class LogForm:
     printed: Callable[[Line], Iterator[Printed]]
     stated: Callable[[str], Mapping[str, int]]
     version: re.Pattern[str] | None = None
+    clock_of_run: bool = False
     absent: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -130,7 +130,8 @@ class _Found:
         (start, step), printed = keys[place], self._steps[keys[place]]
         before = keys[place - 1] if place else None
         if before is None or before[0] != start:
-            return Interval(printed=printed, previous=None, num_steps=1)
+            began = Printed(clock_s=0.0) if self._form.clock_of_run and step == 1 else None
+            return Interval(printed=printed, previous=began, num_steps=1)
         return Interval(printed=printed, previous=self._steps[before], num_steps=step - before[1])
 
     def _timed(self, intervals: list[Interval], job: Mapping[str, int]) -> StepSeconds:

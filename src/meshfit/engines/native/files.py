@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 
 from meshfit import __version__
 from meshfit.breakdown import Prediction
@@ -80,7 +80,7 @@ def export(
         _values(layout, model_config, training)
         | _mesh_values(layout, rank_order)
         | {
-            "weights": _quoted(weights) if weights else None,
+            "weights": quoted(weights) if weights else None,
             "weights_beside_script": weights is not None and not Path(weights).is_absolute(),
             "steps": steps,
             "prediction": prediction_line(prediction),
@@ -105,6 +105,16 @@ def trained_config(model_config: Mapping[str, Any]) -> dict[str, Any]:
     return without_dropout | {"use_cache": False}
 
 
+def data_values(data: DataSpec) -> dict[str, Any]:
+    """What ``sequences.py.j2`` asks for."""
+    return {
+        "data": data,
+        "text": data.source == "text",
+        "text_path": _text_path(data),
+        "max_text_mib": MAX_TEXT_BYTES // 2**20,
+    }
+
+
 def _values(
     layout: LayoutSpec, model_config: Mapping[str, Any], training: TrainingSpec
 ) -> dict[str, Any]:
@@ -123,7 +133,7 @@ def _values(
     loads_shards = (combined or data_hooks) and not is_gpt2
     num_micro_batches = layout.num_micro_batches(training.global_batch_size)
     stage_layers = layout.layers_of_stages(model_config.get("num_hidden_layers", 0))
-    return {
+    return data_values(training.data) | {
         "label": layout.label,
         "family": layout.family,
         "world_size": layout.world_size,
@@ -134,10 +144,6 @@ def _values(
         "optimizer_class": _OPTIMIZERS[training.optimizer],
         "fused": training.optimizer == "adamw",  # torch 2.13 has no fused SGD on DTensors
         "clips": training.max_grad_norm is not None,
-        "data": training.data,
-        "text": training.data.source == "text",
-        "text_path": _text_path(training.data),
-        "max_text_mib": MAX_TEXT_BYTES // 2**20,
         "micro_batch_size": layout.micro_batch_size,
         "accumulates": num_micro_batches > 1 and layout.pp == 1,
         "dp_size": layout.data_parallel_size,
@@ -267,9 +273,9 @@ def _text_path(data: DataSpec) -> str:
         return ""
     before, found, after = data.path.partition("${stdlib}")
     if not found:
-        return _quoted(data.path)
-    parts = [_quoted(before)] * bool(before) + ['sysconfig.get_path("stdlib")']
-    return " + ".join(parts + [_quoted(after)] * bool(after))
+        return quoted(data.path)
+    parts = [quoted(before)] * bool(before) + ['sysconfig.get_path("stdlib")']
+    return " + ".join(parts + [quoted(after)] * bool(after))
 
 
 def _tuple(items: list[str]) -> str:
@@ -278,18 +284,23 @@ def _tuple(items: list[str]) -> str:
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A Python string literal in double quotes."""
     return json.dumps(text)
 
 
 @cache
 def _environment() -> Environment:
+    return environment(PackageLoader("meshfit.engines.native"))
+
+
+def environment(loader: BaseLoader) -> Environment:
+    """Of templates for Python and shell, into which strings go as literals."""
     return Environment(
-        loader=PackageLoader("meshfit.engines.native", "templates"),
+        loader=loader,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # Python and shell, not HTML; strings go in as literals
+        autoescape=False,  # neither HTML nor XML
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from meshfit.breakdown import Prediction
 from meshfit.compare.candidate import MeasuredCandidate
 from meshfit.engines.exports import EXPORTS
-from meshfit.engines.handover import Handover
+from meshfit.engines.handover import Files, Handover
 from meshfit.engines.native.files import UNVERIFIED, export
 from meshfit.errors import InputError
 from meshfit.funnel.space.estimating import why_not_modelled
@@ -24,14 +24,28 @@ def export_to_engine(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
     Raises:
         InputError: that engine has none that are known here, or cannot express the layout.
     """
-    name = job.profile.name
+    return write_files(files_for_engine(handover_of(job, layout)), folder)
+
+
+def files_for_engine(given: Handover) -> Files:
+    """The files of an engine by name.
+
+    Raises:
+        InputError: that engine has none that are known here, or cannot express the layout.
+    """
+    name = given.profile.name
     if name not in EXPORTS:
         raise InputError(f"engine {name}: files are written for {', '.join(EXPORTS)}")
+    return EXPORTS[name](given)
+
+
+def handover_of(job: Job, layout: LayoutSpec) -> Handover:
+    """What the job's engine is given of ``layout``, with what is predicted where that can be."""
     prediction = None
     if why_not_modelled(job, layout) is None:
         estimates, _ = estimate_candidates(job, Candidates.from_layouts([layout]))
         prediction = estimates.prediction(0)
-    given = Handover(
+    return Handover(
         name=job.name,
         layout=layout,
         model=job.model,
@@ -41,7 +55,6 @@ def export_to_engine(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
         prediction=prediction,
         steps=job.run.steps,
     )
-    return write_files(EXPORTS[name](given), folder)
 
 
 def export_layout(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
