@@ -23,7 +23,8 @@ from tier1 import CLUSTER, LLAMA_405B, TRAINING
 from meshfit.engines.native.profile import NATIVE
 from meshfit.mesh.candidates import RECOMPUTE, SCHEDULES, Candidates
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import Estimates, estimate
+from meshfit.predict.estimate import estimate
+from meshfit.predict.estimates import Estimates
 from meshfit.predict.shape.schedules.program import program
 from meshfit.predict.shape.schedules.waves import waves_of
 from meshfit.predict.simulate.tier2 import simulated

@@ -3,8 +3,9 @@ from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.changes import single_changes
 from meshfit.mesh.spec import make_layout
 from meshfit.predict.advice import changes_that_fit
+from meshfit.predict.basis import Basis
 from meshfit.predict.calibration import formula_only
-from meshfit.predict.estimate import Basis, estimate
+from meshfit.predict.estimate import estimate
 from tests.predict.builders import BF16, cluster, llama_8b, training
 
 SPEC = training(sequence_length=8192, global_batch_size=64, precision=BF16)

@@ -10,8 +10,9 @@ from meshfit.mesh.changes import Change
 from meshfit.mesh.facts import facts_of
 from meshfit.mesh.rules import allowed
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.basis import Basis
 from meshfit.predict.coverage import COVERED_SCHEDULES
-from meshfit.predict.estimate import Basis, estimate_on
+from meshfit.predict.estimate import estimate_on
 from meshfit.predict.verdict import FITS, verdict_codes
 from meshfit.profile import EngineProfile
 from meshfit.units import format_bytes

@@ -10,7 +10,8 @@ from meshfit.breakdown import MemoryBreakdown, Prediction
 from meshfit.errors import InputError
 from meshfit.mesh.candidates import Candidates
 from meshfit.predict.costs.constants import shipped_constants
-from meshfit.predict.estimate import Estimates, estimate
+from meshfit.predict.estimate import estimate
+from meshfit.predict.estimates import Estimates
 from meshfit.predict.time.spread import memory_spread
 from meshfit.predict.verdict import Verdict
 from meshfit.validate.frameworks import read_job

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import Candidates
+from meshfit.predict.basis import Basis
 from meshfit.predict.calibration import formula_only
 from meshfit.predict.costs.constants import TimeConstants, shipped_constants
 from meshfit.predict.costs.fitting import fit_constants, from_the_middle
-from meshfit.predict.estimate import Basis, step_seconds
+from meshfit.predict.estimate import step_seconds
 from meshfit.validate.error_scores import ErrorScore, Sample, score
 from meshfit.validate.predictions import RowPrediction, workload
 from meshfit.validate.row_job import RowJob

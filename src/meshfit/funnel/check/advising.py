@@ -9,7 +9,7 @@ from meshfit.mesh.changes import Change, legal_changes, single_changes
 from meshfit.mesh.facts import facts_of
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.advice import FittingChange, changes_that_fit
-from meshfit.predict.estimate import Estimates
+from meshfit.predict.estimates import Estimates
 from meshfit.units import format_bytes, format_percent
 
 _BESIDE = {"vpp": "pp", "schedule": "pp", "sp": "tp", "zero_stage": "dp_shard", "etp": "ep"}

@@ -10,7 +10,8 @@ from meshfit.funnel.space.basis import uncorrected_basis
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import Estimates, estimate_on
+from meshfit.predict.estimate import estimate_on
+from meshfit.predict.estimates import Estimates
 from meshfit.workload.training import (
     Allocator,
     AttentionKernel,

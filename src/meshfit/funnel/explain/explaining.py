@@ -14,7 +14,7 @@ from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.explain import AxisShare, axis_shares
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import group_of_one
+from meshfit.predict.grouped import group_of_one
 from meshfit.predict.time.terms import EXPOSED_TERMS
 
 

@@ -15,7 +15,7 @@ from meshfit.funnel.plan.plan_rows import plan_row, row_of
 from meshfit.funnel.space.planning import Plan, estimate_candidates, ranking, would_be_rank
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import Estimates
+from meshfit.predict.estimates import Estimates
 from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.time.terms import EXPOSED_TERMS, TERMS
 from meshfit.predict.verdict import FITS, TIGHT, VERDICTS

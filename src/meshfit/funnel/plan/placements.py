@@ -10,7 +10,8 @@ from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.orders import levels_of_axes, orders, ranks_in_order, same_order
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import Basis, estimate_on
+from meshfit.predict.basis import Basis
+from meshfit.predict.estimate import estimate_on
 from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.time.terms import EXPOSED_TERMS, TERMS
 

@@ -4,7 +4,7 @@ from meshfit.funnel.space.planning import Plan
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.campaign import campaign
-from meshfit.predict.estimate import Estimates
+from meshfit.predict.estimates import Estimates
 from meshfit.predict.verdict import VERDICTS
 from meshfit.report.documents import (
     CampaignDocument,

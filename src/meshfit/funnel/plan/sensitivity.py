@@ -12,7 +12,8 @@ from meshfit.funnel.space.calibrating import basis_of
 from meshfit.funnel.space.planning import Plan, ranking, verdicts_of
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
-from meshfit.predict.estimate import Estimates, estimate_on
+from meshfit.predict.estimate import estimate_on
+from meshfit.predict.estimates import Estimates
 from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.verdict import DOES_NOT_FIT
 from meshfit.workload.training import TrainingSpec

@@ -3,8 +3,8 @@
 from meshfit.funnel.space.curves import measured_curves
 from meshfit.funnel.space.estimating import estimating_profile
 from meshfit.job.spec import Job
+from meshfit.predict.basis import Basis
 from meshfit.predict.calibration import formula_only
-from meshfit.predict.estimate import Basis
 
 
 def uncorrected_basis(job: Job) -> Basis:

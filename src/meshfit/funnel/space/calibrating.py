@@ -18,12 +18,14 @@ from meshfit.funnel.space.basis import uncorrected_basis
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.predict.basis import Basis
 from meshfit.predict.calibration import (
     COMPUTED_TERMS,
     SHARED_TERMS,
     Calibration,
 )
-from meshfit.predict.estimate import Basis, Estimates, estimate_on
+from meshfit.predict.estimate import estimate_on
+from meshfit.predict.estimates import Estimates
 from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.time.terms import TERMS
 from meshfit.record.residuals import read_residuals, store_residuals

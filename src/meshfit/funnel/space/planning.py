@@ -15,7 +15,8 @@ from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.generate import Generated, generate
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import Estimates, estimate_on
+from meshfit.predict.estimate import estimate_on
+from meshfit.predict.estimates import Estimates
 from meshfit.predict.simulate.tier2 import num_actions, simulated
 from meshfit.predict.verdict import DOES_NOT_FIT, VERDICTS, verdict_codes
 

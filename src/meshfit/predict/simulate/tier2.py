@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.predict.estimate import Basis, Estimates, groups_with_machines
+from meshfit.predict.basis import Basis
+from meshfit.predict.estimates import Estimates
+from meshfit.predict.grouped import groups_with_machines
 from meshfit.predict.shape.columns import step_columns
 from meshfit.predict.simulate.timeline import Timeline, play_step
 from meshfit.predict.time.terms import TERMS

@@ -29,7 +29,10 @@ def mixer_gradients(block: Block, settings: LayerSettings) -> tuple[Saved, ...]:
 
 
 def _split(block: Block, split: PyTorchSplit) -> Split:
-    if split in ("traded", "received"):  # of softmax attention and of experts, which are no mixers
-        return "tp"
-    is_cut = not isinstance(block, CompressedAttentionSpec)
-    return "tp" if split == "whole" and is_cut else split
+    match split:
+        case "traded" | "received":  # of softmax attention and of experts, which are no mixers
+            return "tp"
+        case "whole" if not isinstance(block, CompressedAttentionSpec):
+            return "tp"
+        case _:
+            return split
