@@ -1,6 +1,7 @@
 """Where tokens of a mixture of experts went, in documents and tables."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -32,12 +33,12 @@ REPORT = RoutingReport(
 
 
 def test_a_dense_model_has_no_routing() -> None:
-    assert routing_of([result(None)], 1) is None
-    assert routing_of([], 1) is None
+    assert routing_of([result(None)], 1, ep=1) is None
+    assert routing_of([], 1, ep=1) is None
 
 
 def test_values_are_medians_over_timed_steps() -> None:
-    found = routing_of([result(REPORT)], 1)
+    found = routing_of([result(REPORT)], 1, ep=1)
     assert found is not None
     assert found["imbalance"] == 1.25
     assert found["entropy_fraction"] == pytest.approx(1.0)
@@ -48,8 +49,16 @@ def test_values_are_medians_over_timed_steps() -> None:
     assert found["tokens_per_expert"] == [[8, 0], [4, 4], [6, 2]]
 
 
+@pytest.mark.parametrize(("ep", "fullest"), [(1, None), (2, 1.4), (4, 2.0)])
+def test_the_fullest_rank_has_the_most_copies_for_its_experts_of_all_layers(ep, fullest) -> None:
+    layers = ((6, 1, 2, 1), (4, 3, 2, 1))
+    found = routing_of([result(replace(REPORT, tokens_per_layer=layers))], 1, ep=ep)
+    assert found is not None
+    assert found["fullest_rank"] == fullest
+
+
 def test_rows_show_the_mean_step_and_the_last_losses() -> None:
-    candidate = {"family": "FSDP2+EP", "layout": {"dp_shard": 2, "ep": 2}, "routing": routing_of([result(REPORT)], 1)}  # fmt: skip
+    candidate = {"family": "FSDP2+EP", "layout": {"dp_shard": 2, "ep": 2}, "routing": routing_of([result(REPORT)], 1, ep=2)}  # fmt: skip
     dense = {"family": "DDP", "layout": {}, "routing": None}
     (row,) = routing_rows([candidate, dense])
     assert row["tokens"] == [6, 2]

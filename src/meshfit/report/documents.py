@@ -375,7 +375,7 @@ def candidate(
         "memory": measured.memory.as_json() if measured.memory else None,
         "exposed": _exposed(profile),
         "profile": profile,
-        "routing": routing_of(timed, warmup_steps),
+        "routing": routing_of(timed, warmup_steps, measured.layout.ep),
         "utilisation": asdict(utilisation) if utilisation else None,
         "first_step": _median(
             [r.phases_s["first_step"] for r in timed if "first_step" in r.phases_s]

@@ -13,7 +13,8 @@ from meshfit.units import format_percent
 
 CAPTION = (
     "medians over timed steps; imbalance: copies of tokens for the fullest expert over the mean, of "
-    "the worst layer; entropy: of a router's scores for a token, as a share of that without a "
+    "the worst layer; fullest rank: those for all experts of a rank over an even share, which "
+    "predictions take to be assume.expert_imbalance (1); entropy: of a router's scores for a token, as a share of that without a "
     "preference; dispatch, combine: seconds a step of all-to-all around experts, the mean over ranks, "
     "waiting for others included"
 )
@@ -40,12 +41,21 @@ def routing_table(candidates: Iterable[CandidateDocument]) -> Table:
     """The rows as a table."""
     table = titled_table("Where tokens go", CAPTION)
     table.add_column("layout", overflow="fold")
-    for name in ("imbalance", "entropy", "dropped", "padded", "dispatch", "combine"):
+    for name in (
+        "imbalance",
+        "fullest rank",
+        "entropy",
+        "dropped",
+        "padded",
+        "dispatch",
+        "combine",
+    ):
         table.add_column(name, justify="right")
     for row in routing_rows(candidates):
         table.add_row(
             Text(words.layout(row["layout"])),
             f"{row['imbalance']:.2f}",
+            words.ABSENT if row["fullest_rank"] is None else f"{row['fullest_rank']:.2f}",
             format_percent(row["entropy_fraction"]),
             format_percent(row["dropped"]),
             format_percent(row["padded"]),

@@ -15,6 +15,8 @@ class RoutingDocument(TypedDict):
     Attributes:
         tokens_per_expert: copies of tokens sent to each expert, all layers together, by step.
         tokens_per_layer: the same of all steps together, by layer.
+        fullest_rank: copies for all experts of one expert-parallel rank over an even share, what
+            predictions assume as ``expert_imbalance``; of all steps; None without expert parallelism.
         entropy: in nats; ``entropy_fraction`` of the logarithm of the number of experts.
         dropped, padded: shares of all copies that found their expert full, and of all places that
             were sent empty.
@@ -29,6 +31,7 @@ class RoutingDocument(TypedDict):
     tokens_per_layer: list[list[int]]
     imbalance: float
     imbalance_by_step: list[float]
+    fullest_rank: float | None
     entropy: float
     entropy_by_step: list[float]
     entropy_fraction: float
@@ -41,7 +44,7 @@ class RoutingDocument(TypedDict):
     auxiliary_scope: str | None
 
 
-def routing_of(results: Sequence[RunResult], warmup_steps: int) -> RoutingDocument | None:
+def routing_of(results: Sequence[RunResult], warmup_steps: int, ep: int) -> RoutingDocument | None:
     """What the routers of one layout did; None where it has none, or nothing ran."""
     if not results or results[-1].routing is None:
         return None
@@ -54,6 +57,7 @@ def routing_of(results: Sequence[RunResult], warmup_steps: int) -> RoutingDocume
         "tokens_per_layer": [list(layer) for layer in report.tokens_per_layer],
         "imbalance": statistics.median(report.imbalance[warmup_steps:]),
         "imbalance_by_step": list(report.imbalance),
+        "fullest_rank": _fullest_rank(report, ep) if ep > 1 else None,
         "entropy": entropy,
         "entropy_by_step": list(report.entropy),
         "entropy_fraction": entropy / math.log(len(report.tokens_per_expert[0])),
@@ -65,6 +69,14 @@ def routing_of(results: Sequence[RunResult], warmup_steps: int) -> RoutingDocume
         "auxiliary_loss": list(report.auxiliary_loss),
         "auxiliary_scope": report.auxiliary_scope,
     }
+
+
+def _fullest_rank(report: RoutingReport, ep: int) -> float:
+    """Ranks hold experts in order, as many each; the layers of a rank count together."""
+    of_experts = [sum(layers) for layers in zip(*report.tokens_per_layer, strict=True)]
+    each = len(of_experts) // ep
+    of_ranks = [sum(of_experts[first : first + each]) for first in range(0, len(of_experts), each)]
+    return max(of_ranks) * ep / sum(of_ranks)
 
 
 def _shares(report: RoutingReport, warmup_steps: int) -> tuple[list[float], list[float]]:
