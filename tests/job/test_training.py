@@ -117,6 +117,12 @@ def test_the_native_engine_refuses_to_run_what_it_cannot(read, workload, more, m
     assert read(workload, more).training
 
 
+def test_the_native_engine_runs_the_limits_and_biases_of_experts(read):
+    keys = "{expert_capacity_factor: 1.25, router_bias_rate: 0, expert_imbalance: 1.5}"
+    runtime = read("", f"runtime: {keys}", to_run=True).training.runtime
+    assert (runtime.expert_capacity_factor, runtime.router_bias_rate) == (1.25, 0)
+
+
 def _noted(tmp_path, cluster, precision):
     path = tmp_path / "noted.yaml"
     text = JOB.format(workload=f", precision: {precision}", more="")

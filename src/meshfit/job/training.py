@@ -33,6 +33,8 @@ ELEMENT_BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 QLORA_BITS = 4
 RUN_PRECISIONS: tuple[PrecisionName, ...] = ("fp32", "bf16_mixed")
 RUN_OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "sgd", "muon")
+RUN_RUNTIME: tuple[str, ...] = ("expert_capacity_factor", "router_bias_rate", "expert_imbalance")
+"""Keys of a runtime that the native engine does as told; the last is what predictions assume."""
 
 
 def precision_of(given: PrecisionName | PrecisionFile) -> PrecisionSpec:
@@ -195,11 +197,11 @@ def require_run(training: TrainingSpec, documents: str) -> None:
             "`meshfit check` and `meshfit plan` take it"
         )
     default = RuntimeSpec()
-    runtime = replace(training.runtime, expert_imbalance=default.expert_imbalance)
-    changed = [k for k, v in vars(runtime).items() if v != getattr(default, k)]
-    if changed:
+    changed = [k for k, v in vars(training.runtime).items() if v != getattr(default, k)]
+    not_run = [key for key in changed if key not in RUN_RUNTIME]
+    if not_run:
         raise InputError(
-            f"runtime.{changed[0]} is not set by the native engine, which computes eagerly with "
+            f"runtime.{not_run[0]} is not set by the native engine, which computes eagerly with "
             f"PyTorch's defaults; leave it out, or use `meshfit check` and `meshfit plan`"
         )
 
