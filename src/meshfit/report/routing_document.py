@@ -73,7 +73,7 @@ def routing_of(results: Sequence[RunResult], warmup_steps: int, ep: int) -> Rout
 
 def _fullest_rank(report: RoutingReport, ep: int) -> float:
     """Ranks hold experts in order, as many each; the layers of a rank count together."""
-    of_experts = [sum(layers) for layers in zip(*report.tokens_per_layer, strict=True)]
+    of_experts: list[int] = [sum(layers) for layers in zip(*report.tokens_per_layer, strict=True)]
     each = len(of_experts) // ep
     of_ranks = [sum(of_experts[first : first + each]) for first in range(0, len(of_experts), each)]
     return max(of_ranks) * ep / sum(of_ranks)
