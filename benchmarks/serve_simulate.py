@@ -2,18 +2,23 @@
 
 Run it alone on a quiet machine:
 
-    taskset -c 0 python benchmarks/serve_simulate.py [--requests 20000] [--repeats 5]
+    taskset -c 0 python benchmarks/serve_simulate.py [--requests 20000] [--repeats 5] [--beside SRC]
 
 Llama-3.1-8B on one H100 a replica under vLLM's defaults, Poisson arrivals, lognormal lengths (prompts
 of median 500, p99 2000; outputs of median 150, p99 500), step times by the predicted clock. Timed are
 routing and all steps; drawing requests and tabulating the clock are shown apart. Prints machine,
 versions, and median and spread of the repeats, in seconds of the process.
+
+With ``--beside`` the ``src`` folder of another checkout is timed in the same minutes, in turn with this
+one, each repeat in a process of its own: so what else the machine does is the same for both.
 """
 
 import argparse
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -81,22 +86,62 @@ def repeat(predicted: PredictedDeployment, traffic: TrafficSpec) -> Repeat:
     )
 
 
+def timed(requests: int, repeats: int, routing: str) -> tuple[Repeat, list[float]]:
+    """A first repeat, which makes the tables, and of the others how often faster than real time."""
+    predicted, traffic = deployment(requests, routing)
+    first = repeat(predicted, traffic)
+    every = [repeat(predicted, traffic) for _ in range(repeats)]
+    return first, sorted(one.simulated_s / one.serving_s for one in every)
+
+
+def beside(source: Path, arguments: argparse.Namespace) -> None:
+    """This checkout and another one in turn."""
+    here = Path(__file__).parent.parent / "src"
+    for routing in ROUTINGS:
+        speeds: dict[Path, list[float]] = {here: [], source.resolve(): []}
+        for _ in range(arguments.repeats):
+            for path, found in speeds.items():
+                found.append(_median_of(path, arguments.requests, routing))
+        for name, found in zip(("here", "beside"), speeds.values(), strict=True):
+            found.sort()
+            print(
+                f"{routing:18s} {name:7s} {statistics.median(found):,.0f} times real time (lowest "
+                f"{found[0]:,.0f}, highest {found[-1]:,.0f}; {len(found)} processes)"
+            )
+
+
+def _median_of(source: Path, requests: int, routing: str) -> float:
+    """Median speed of five repeats in a process that imports ``source``."""
+    code = (
+        "import statistics, sys; sys.path.insert(0, sys.argv[1]); import serve_simulate as s; "
+        "print(statistics.median(s.timed(int(sys.argv[2]), 5, sys.argv[3])[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent), str(requests), routing],
+        env=os.environ | {"PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--beside", type=Path, metavar="SRC")
     arguments = parser.parse_args()
     print(f"machine   {platform.processor() or platform.machine()}, {os.cpu_count()} cores")
     print(f"versions  python {platform.python_version()}, numpy {np.__version__}")
+    if arguments.beside is not None:
+        beside(arguments.beside, arguments)
+        return
     for routing in ROUTINGS:
-        predicted, traffic = deployment(arguments.requests, routing)
-        first = repeat(predicted, traffic)
-        repeats = [repeat(predicted, traffic) for _ in range(arguments.repeats)]
-        speeds = sorted(one.simulated_s / one.serving_s for one in repeats)
+        first, speeds = timed(arguments.requests, arguments.repeats, routing)
         print(
             f"{routing:18s} {statistics.median(speeds):,.0f} times real time (lowest {speeds[0]:,.0f}, "
-            f"highest {speeds[-1]:,.0f}; {arguments.repeats} repeats), "
-            f"{statistics.median(one.drawing_s for one in repeats):.2f} s to draw "
+            f"highest {speeds[-1]:,.0f}; {arguments.repeats} repeats), {first.drawing_s:.2f} s to draw "
             f"{arguments.requests:,} requests, {first.runs_per_request:.1f} runs of steps a request, "
             f"first repeat with tables {first.simulated_s / first.serving_s:,.0f} times"
         )

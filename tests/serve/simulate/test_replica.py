@@ -159,12 +159,12 @@ def play(requests, spec):
     replica = Replica(spec, pool(spec).table)
     for one in requests:
         while replica.ends_s <= one.ready_s:
-            replica.end_activity()
+            replica.advance(replica.ends_s)
             yield replica
         replica.receive(one, one.ready_s)
         yield replica
     while replica.ends_s < math.inf:
-        replica.end_activity()
+        replica.advance(replica.ends_s)
         yield replica
 
 

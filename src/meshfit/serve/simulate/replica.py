@@ -17,10 +17,10 @@ last in order, which computes its prompt and its output so far anew when it is a
 is admitted at the boundary of a preemption.
 """
 
-import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from meshfit.serve.simulate.kv_pool import KvPool
 from meshfit.serve.simulate.request import Request
@@ -34,49 +34,45 @@ _LINEAR_STEPS = 16
 """Runs up to this length are not cut for that."""
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Sequence:
     """A request in the batch.
 
     Attributes:
         target_tokens: of its context when its prompt (and output before a preemption) is computed.
         computed_tokens: of them, those in the cache; all are reserved.
+        left_s: when it was preempted while it decoded, None where it was not.
+        is_decoding: whether its prompt is computed.
         first_step, last_step: counts of the replica's decoding steps before the first and with the
             last one of it.
         tokens_per_step: of output, in one of them.
-        is_decoding: whether its prompt is computed.
-        left_s: when it was preempted while it decoded, None where it was not.
     """
 
     request: Request
     target_tokens: int
     computed_tokens: int
+    left_s: float | None = None
+    is_decoding: bool = False
     first_step: int = 0
     last_step: int = 0
     tokens_per_step: float = 1.0
-    is_decoding: bool = False
-    left_s: float | None = None
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
-class _PrefillStep:
-    chunks: Sequence[tuple[_Sequence, int]]
-    seconds: float
+_Chunk = tuple[_Sequence, int]
+"""Tokens of a prompt that go into one step."""
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _DecodeRun:
-    """``steps`` steps, the first of ``first_s`` and each later one longer by ``slope_s``."""
+    """``steps`` steps, the first of ``first_s`` and each later one longer by ``slope_s``.
 
-    starts_s: float
-    steps: int
-    first_s: float
-    slope_s: float
+    One object a replica, which each run overwrites; without steps none is under way.
+    """
 
-    @property
-    def mean_s(self) -> float:
-        """Of one step."""
-        return self.first_s + self.slope_s * (self.steps - 1) / 2
+    starts_s: float = 0.0
+    steps: int = 0
+    first_s: float = 0.0
+    slope_s: float = 0.0
 
     def steps_until(self, time_s: float) -> int:
         """Steps that begin before ``time_s``, at least one: at the end of the last is a boundary.
@@ -102,10 +98,12 @@ class Replica:
     def __init__(self, scheduler: SchedulerSpec, table: StepTable) -> None:
         self._scheduler = scheduler
         self._table = table
+        self._per_decode = scheduler.tokens_per_decode
+        self._longest_tokens = scheduler.capacity_blocks * scheduler.block_tokens
         self._pool = KvPool(
             capacity_blocks=scheduler.capacity_blocks, block_tokens=scheduler.block_tokens
         )
-        self._waiting: list[tuple[tuple[int, float, int], Request]] = []
+        self._waiting: list[tuple[int, float, int, Request]] = []
         self._prefilling: list[_Sequence] = []
         self._decoding: list[tuple[int, int, _Sequence]] = []
         self._left_s: dict[int, float] = {}
@@ -113,7 +111,9 @@ class Replica:
         self._context_tokens = 0.0
         self._growth_tokens = 0.0
         self._stall_s = 0.0
-        self._activity: _PrefillStep | _DecodeRun | None = None
+        self._run = _DecodeRun()
+        self._chunks: list[_Chunk] = []
+        self._step_s = 0.0
         self.ends_s = math.inf
         self.outstanding = 0
         self.finished: list[Request] = []
@@ -122,33 +122,28 @@ class Replica:
 
     def receive(self, request: Request, now_s: float) -> None:
         """A request arrives. ``advance(now_s)`` has been called."""
-        most = request.largest_context + self._scheduler.draft_tokens
-        if self._pool.blocks_of(most) > self._pool.capacity_blocks:
+        most = request.prompt_tokens + request.output_tokens - 1 + self._scheduler.draft_tokens
+        if most > self._longest_tokens:
             request.refused = (
                 f"{most} tokens of context exceed the KV cache of "
                 f"{self._scheduler.kv_capacity_tokens}"
             )
             return
         self.outstanding += 1
-        heapq.heappush(self._waiting, (request.order, request))
-        if self._activity is None:
+        self._wait(request)
+        if self.ends_s == math.inf:
             self._begin(now_s)
-        elif isinstance(self._activity, _DecodeRun) and self._can_admit_first():
-            self._cut(self._activity, now_s)
+        elif self._run.steps and self._can_admit_first():
+            self._cut(now_s)
 
     def advance(self, until_s: float) -> None:
         """Does everything that ends at or before ``until_s``."""
-        while self.ends_s <= until_s:
-            self.end_activity()
-
-    def end_activity(self) -> None:
-        """Ends what is in progress and begins what comes next."""
-        now_s, activity = self.ends_s, self._activity
-        if isinstance(activity, _DecodeRun):
-            self._end_run(activity, now_s)
-        elif activity is not None:
-            self._end_prefill(activity, now_s)
-        self._begin(now_s)
+        while (now_s := self.ends_s) <= until_s:
+            if self._run.steps:
+                self._end_run(now_s)
+            else:
+                self._end_prefill(now_s)
+            self._begin(now_s)
 
     def kv_blocks(self) -> int:
         """Blocks of the KV cache that requests hold, counted one by one."""
@@ -159,24 +154,24 @@ class Replica:
 
     def _begin(self, now_s: float) -> None:
         """At a boundary: chooses the next activity."""
-        growth_tokens = len(self._decoding) * self._scheduler.tokens_per_decode
+        growth_tokens = len(self._decoding) * self._per_decode
         preempted = growth_tokens > self._pool.surely_free_tokens and self._make_room(now_s)
-        chunks = None
         if self._waiting or self._prefilling:
-            chunks = self._chunks(now_s, admits=not preempted)
-        if chunks:
-            self._begin_prefill(chunks, now_s)
-        elif self._decoding:
+            self._chunks = self._next_chunks(now_s, admits=not preempted)
+            if self._chunks:
+                self._begin_prefill(now_s)
+                return
+        if self._decoding:
             self._begin_run(now_s)
         else:
-            self._activity, self.ends_s = None, math.inf
+            self.ends_s = math.inf
 
-    def _chunks(self, now_s: float, *, admits: bool) -> list[tuple[_Sequence, int]]:
+    def _next_chunks(self, now_s: float, *, admits: bool) -> list[_Chunk]:
         """Prompts, or parts of them, that go into the next step, also of those that it ``admits``."""
         scheduler = self._scheduler
         budget = scheduler.token_budget * scheduler.micro_batches
         if scheduler.mixed_steps:
-            budget -= len(self._decoding) * scheduler.tokens_per_decode
+            budget -= len(self._decoding) * self._per_decode
         chunks = []
         for sequence in self._prefilling:
             left = sequence.target_tokens - sequence.computed_tokens
@@ -184,7 +179,7 @@ class Replica:
                 chunks.append((sequence, taken))
                 budget -= taken
         while admits and budget > 0 and self._waiting and self._can_admit_first():
-            sequence = self._admit(heapq.heappop(self._waiting)[1], now_s)
+            sequence = self._admit(heappop(self._waiting)[3], now_s)
             self._prefilling.append(sequence)
             left = sequence.target_tokens - sequence.computed_tokens
             taken = min(left, scheduler.token_budget, budget)
@@ -192,11 +187,15 @@ class Replica:
             budget -= taken
         return chunks
 
+    def _wait(self, request: Request) -> None:
+        """Into the queue: by priority, then by arrival."""
+        heappush(self._waiting, (request.priority, request.ready_s, request.number, request))
+
     def _can_admit_first(self) -> bool:
         """Whether the first in the queue may join: a free place, and blocks for its prompt."""
         if len(self._decoding) + len(self._prefilling) >= self._scheduler.max_sequences:
             return False
-        pool, request = self._pool, self._waiting[0][1]
+        pool, request = self._pool, self._waiting[0][3]
         context = request.prompt_tokens + request.generated_tokens
         if context + pool.block_tokens <= pool.surely_free_tokens:
             return True
@@ -207,58 +206,52 @@ class Replica:
 
     def _admit(self, request: Request, now_s: float) -> _Sequence:
         context = request.prompt_tokens + request.generated_tokens
-        segments = self._reusable_segments(request)
+        segments = self._reusable_segments(request) if request.prefix else 0
         self._pool.hold(request, context, segments=segments)
-        reused = self._pool.shared_tokens(request)
+        reused = self._pool.shared_tokens(request) if segments else 0
         if request.admitted_s is None:
             request.admitted_s, request.reused_tokens = now_s, reused
-        comes_with_it = request.is_transferred and request.preemptions == 0
-        return _Sequence(
-            request=request,
-            target_tokens=context,
-            computed_tokens=context - 1 if comes_with_it else reused,
-            left_s=self._left_s.pop(request.number, None),
-        )
+        if request.is_transferred and request.preemptions == 0:
+            reused = context - 1  # the rest of its cache comes with it
+        left_s = self._left_s.pop(request.number, None) if self._left_s else None
+        return _Sequence(request, context, reused, left_s)
 
     def _reusable_segments(self, request: Request) -> int:
         return self._pool.reusable_segments(request) if self._scheduler.prefix_caching else 0
 
     # Prefill steps
 
-    def _begin_prefill(self, chunks: list[tuple[_Sequence, int]], now_s: float) -> None:
+    def _begin_prefill(self, now_s: float) -> None:
         tokens, pairs, largest = 0, 0.0, 0
-        for sequence, taken in chunks:
+        for sequence, taken in self._chunks:
             tokens += taken
             pairs += taken * (sequence.computed_tokens + (taken + 1) / 2)
             largest = max(largest, taken)
-        mixed = self._scheduler.mixed_steps
-        seconds = self._table.mixed_s(
-            largest_chunk=largest,
-            tokens=tokens,
-            pairs=pairs,
-            requests=len(self._decoding) if mixed else 0,
-            context_tokens=self._context_tokens if mixed else 0.0,
-        )
-        self._activity = _PrefillStep(chunks=chunks, seconds=seconds)
-        self.ends_s = now_s + seconds
+        requests, context = 0, 0.0
+        if self._scheduler.mixed_steps:
+            requests, context = len(self._decoding), self._context_tokens
+        step_s = self._table.mixed_s(tokens, pairs, requests, context, largest_chunk=largest)
+        self._step_s = step_s
+        self.ends_s = now_s + step_s
 
-    def _end_prefill(self, step: _PrefillStep, now_s: float) -> None:
-        decoding = len(self._decoding) if self._scheduler.mixed_steps else 0
-        if decoding:
+    def _end_prefill(self, now_s: float) -> None:
+        decoding = len(self._decoding)
+        if not self._scheduler.mixed_steps:
+            self._stall_s += self._step_s if decoding else 0.0
+            decoding = 0
+        elif decoding:
             self._decode(1, now_s)
-        elif self._decoding:
-            self._stall_s += step.seconds
-        for sequence, taken in step.chunks:
+        for sequence, taken in self._chunks:
             sequence.computed_tokens += taken
             if sequence.computed_tokens == sequence.target_tokens:
                 self._prefilling.remove(sequence)
                 self._end_prompt(sequence, now_s)
-        self._log(now_s, step.seconds, 1, decoding)
+        self._log(now_s, self._step_s, 1, decoding)
 
     def _end_prompt(self, sequence: _Sequence, now_s: float) -> None:
         """The step that computes the end of a prompt also gives the next token."""
         request = sequence.request
-        if self._scheduler.prefix_caching:
+        if request.prefix and self._scheduler.prefix_caching:
             self._pool.publish(request)
         request.generated_tokens += 1
         if request.first_token_s is None:
@@ -266,7 +259,7 @@ class Replica:
         elif sequence.left_s is not None:
             self.gaps.append(Gap(ends_s=now_s, seconds=now_s - sequence.left_s))
         if request.generated_tokens == request.output_tokens:
-            self._finish(sequence, sequence.target_tokens, now_s)
+            self._finish(request, sequence.target_tokens, now_s)
         else:
             self._start_decoding(sequence)
 
@@ -282,65 +275,66 @@ class Replica:
             sequence.tokens_per_step = left_tokens / steps
         sequence.is_decoding = True
         sequence.first_step = self._steps
-        sequence.last_step = self._steps + steps
+        sequence.last_step = last_step = self._steps + steps
         self._context_tokens += sequence.target_tokens
         self._growth_tokens += sequence.tokens_per_step
-        heapq.heappush(self._decoding, (sequence.last_step, request.number, sequence))
+        heappush(self._decoding, (last_step, request.number, sequence))
 
     def _begin_run(self, now_s: float) -> None:
-        first_s, per_token_s = self._table.decode(len(self._decoding), self._context_tokens)
-        run = _DecodeRun(
-            starts_s=now_s,
-            steps=self._steps_alike(),
-            first_s=first_s,
-            slope_s=per_token_s * self._growth_tokens,
-        )
-        self._activity = run
-        self.ends_s = now_s + run.steps * run.mean_s
+        """A run ends where a request does, where the cache may be full, or where contexts have grown
+        by much."""
+        decoding, run, growth = self._decoding, self._run, self._growth_tokens
+        count, context = len(decoding), self._context_tokens
+        steps = decoding[0][0] - self._steps
+        room = self._pool.surely_free_tokens - count * self._per_decode
+        if steps * growth > room:
+            steps = int(room // growth)
+        if steps > _LINEAR_STEPS and steps * growth > _LINEAR_GROWTH * context:
+            steps = max(_LINEAR_STEPS, int(_LINEAR_GROWTH * context / growth))
+        alone_s, per_token_s = self._table.decode(count, context)
+        first_s, slope_s = alone_s + context * per_token_s, per_token_s * growth
+        run.starts_s, run.steps = now_s, (steps := max(1, steps))
+        run.first_s, run.slope_s = first_s, slope_s
+        self.ends_s = now_s + steps * (first_s + slope_s * (steps - 1) / 2)
 
-    def _steps_alike(self) -> int:
-        """Steps until a request ends, the cache may be full, or contexts have grown by much."""
-        growth = self._growth_tokens
-        until_end = self._decoding[0][0] - self._steps
-        per_step = len(self._decoding) * self._scheduler.tokens_per_decode
-        until_full = int((self._pool.surely_free_tokens - per_step) // growth)
-        while_linear = max(_LINEAR_STEPS, int(_LINEAR_GROWTH * self._context_tokens / growth))
-        return max(1, min(until_end, until_full, while_linear))
-
-    def _cut(self, run: _DecodeRun, now_s: float) -> None:
-        """Ends a run at the first boundary from ``now_s`` on."""
+    def _cut(self, now_s: float) -> None:
+        """Ends the run at the first boundary from ``now_s`` on."""
+        run = self._run
         steps = run.steps_until(now_s)
         if steps < run.steps:
             run.steps = steps
-            self.ends_s = run.starts_s + steps * run.mean_s
+            self.ends_s = run.starts_s + steps * (run.first_s + run.slope_s * (steps - 1) / 2)
 
-    def _end_run(self, run: _DecodeRun, now_s: float) -> None:
-        decoding, steps, mean_s = len(self._decoding), run.steps, run.mean_s
+    def _end_run(self, now_s: float) -> None:
+        run, decoding = self._run, len(self._decoding)
+        steps = logged = run.steps
+        mean_s = run.first_s + run.slope_s * (steps - 1) / 2
+        run.steps = 0
         if self._stall_s:  # the first gap holds the prefill steps before it
             self._log(run.starts_s + mean_s, self._stall_s + mean_s, 1, decoding)
-            steps, self._stall_s = steps - 1, 0.0
-        self._decode(run.steps, now_s)
-        if steps:
-            self._log(now_s, mean_s, steps, decoding)
+            logged, self._stall_s = steps - 1, 0.0
+        self._decode(steps, now_s)
+        if logged:
+            self._log(now_s, mean_s, logged, decoding)
 
     def _decode(self, steps: int, now_s: float) -> None:
         """Every decoding request has gone ``steps`` further; some end."""
-        self._steps += steps
+        decoding = self._decoding
+        self._steps = done = self._steps + steps
         grown = steps * self._growth_tokens
         self._context_tokens += grown
         self._pool.grow(grown)
-        decoding = self._decoding
-        while decoding and decoding[0][0] <= self._steps:
-            sequence = heapq.heappop(decoding)[2]
-            context = self._context(sequence)
+        while decoding and decoding[0][0] <= done:
+            sequence = heappop(decoding)[2]
+            per_step = sequence.tokens_per_step
+            context = sequence.target_tokens + (done - sequence.first_step) * per_step
             self._context_tokens -= context
-            self._growth_tokens -= sequence.tokens_per_step
-            self._finish(sequence, context, now_s)
+            self._growth_tokens -= per_step
+            self._finish(sequence.request, context, now_s)
         if not decoding:
             self._context_tokens = self._growth_tokens = 0.0
 
-    def _finish(self, sequence: _Sequence, context_tokens: float, now_s: float) -> None:
-        request = sequence.request
+    def _finish(self, request: Request, context_tokens: float, now_s: float) -> None:
         self._pool.release(request, context_tokens)
         request.generated_tokens = request.output_tokens
         request.finished_s = now_s
@@ -351,8 +345,8 @@ class Replica:
 
     def _make_room(self, now_s: float) -> bool:
         """Preempts until the next step of the others fits; whether it had to."""
-        per_request, preempted = self._scheduler.tokens_per_decode, False
-        while not self._pool.fits(self._own_contexts(decode_tokens=per_request)):
+        preempted = False
+        while not self._pool.fits(self._own_contexts(decode_tokens=self._per_decode)):
             self._preempt(max(self._batch(), key=lambda sequence: sequence.request.order), now_s)
             preempted = True
         return preempted
@@ -362,7 +356,7 @@ class Replica:
         context = self._context(sequence)
         if sequence.is_decoding:
             self._decoding.remove((sequence.last_step, request.number, sequence))
-            heapq.heapify(self._decoding)
+            heapify(self._decoding)
             self._context_tokens -= context
             self._growth_tokens -= sequence.tokens_per_step
             steps = self._steps - sequence.first_step
@@ -372,7 +366,7 @@ class Replica:
             self._prefilling.remove(sequence)
         self._pool.release(request, context)
         request.preemptions += 1
-        heapq.heappush(self._waiting, (request.order, request))
+        self._wait(request)
 
     def _context(self, sequence: _Sequence) -> float:
         """Tokens that a sequence of the batch holds in the cache, reserved ones included."""

@@ -33,9 +33,13 @@ class LeastOutstanding:
     """The replica with the fewest unfinished requests, the first of several."""
 
     def choose(self, replicas: Sequence[Replica], now_s: float) -> Replica:
+        least = replicas[0]
         for replica in replicas:
-            replica.advance(now_s)
-        return min(replicas, key=lambda replica: replica.outstanding)
+            if replica.ends_s <= now_s:
+                replica.advance(now_s)
+            if replica.outstanding < least.outstanding:
+                least = replica
+        return least
 
 
 def router(policy: Policy) -> Router:

@@ -14,6 +14,7 @@ stage, and the slowest stage has to take each of them.
 
 import math
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
@@ -26,12 +27,17 @@ _LENGTH_POINTS = 48
 """Mean contexts in the tables; their square roots are equidistant, so that short ones lie closer."""
 
 
+Line = tuple[float, float]
+"""Where a line crosses 0, and its slope."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Decoding:
-    """Rows of a number of decoding requests: T by prompt tokens; T(0) + D by mean context."""
+    """Rows of a number of decoding requests: T by prompt tokens; T(0) + D as lines in the sum of
+    contexts, by mean context."""
 
     linear: list[float]
-    alone: list[float]
+    alone: list[Line]
 
 
 class StepTable:
@@ -47,57 +53,44 @@ class StepTable:
         self._points_per_length = _LENGTH_POINTS**2 / max_context_tokens
         self._lengths = np.arange(_LENGTH_POINTS + 2) ** 2 / self._points_per_length
         self._tokens = _prompt_tokens(scheduler.token_budget)
-        self._column_of_tokens = _columns(self._tokens)
+        self._places = _places(self._tokens)
         self._prompt_attention = self._prompt_attention_rows()
         self._decoding: dict[int, _Decoding] = {}
 
-    def decode(self, requests: int, context_tokens: float) -> tuple[float, float]:
-        """Seconds of a step in which so many requests decode, their caches holding
-        ``context_tokens``, and by how much each further token there prolongs it."""
-        row = self._rows(requests).alone
-        points = self._points_per_length
-        squared = context_tokens / requests * points
-        index = int(math.sqrt(squared))
-        below = row[index]
-        slope = (row[index + 1] - below) / (2 * index + 1)
-        return below + (squared - index * index) * slope, slope * points / requests
+    def decode(self, requests: int, context_tokens: float) -> Line:
+        """Seconds of a step in which so many requests decode, as a line in what their caches hold
+        together, ``context_tokens`` or a few more."""
+        rows = self._decoding.get(requests) or self._tabulated(requests)
+        return rows.alone[int(sqrt(context_tokens / requests * self._points_per_length))]
 
     def mixed_s(
-        self, *, largest_chunk: int, tokens: int, pairs: float, requests: int, context_tokens: float
+        self, tokens: int, pairs: float, requests: int, context_tokens: float, *, largest_chunk: int
     ) -> float:
         """A step that also computes ``tokens`` of prompts with so many (query, key) ``pairs``; the
         largest chunk of one prompt among them is ``largest_chunk``."""
         in_largest = tokens
         if self._micro_batches > 1:
             in_largest = max(largest_chunk, -(-tokens // self._micro_batches))
-        column = self._column_of_tokens[in_largest]
-        index = int(column)
-        weight = column - index
-        linear = self._rows(requests).linear
-        seconds = linear[index] + in_largest * self._pairs_s(round(column), pairs / tokens)
-        if weight:
-            seconds += weight * (linear[index + 1] - linear[index])
+        below, weight, nearest = self._places[in_largest]
+        rows = self._decoding.get(requests) or self._tabulated(requests)
+        linear, length = rows.linear, pairs / tokens
+        attended_s, per_key_s = self._prompt_attention[nearest][
+            int(sqrt(length * self._points_per_length))
+        ]
+        seconds = linear[below] + weight * (linear[below + 1] - linear[below])
+        seconds += in_largest * (attended_s + length * per_key_s)
         if requests:
-            seconds += self.decode(requests, context_tokens)[0] - linear[0]
+            alone_s, per_token_s = self.decode(requests, context_tokens)
+            seconds += alone_s + context_tokens * per_token_s - linear[0]
         return seconds
 
-    def _pairs_s(self, column: int, length: float) -> float:
-        """What attention to ``length`` keys on average adds for one token of a prompt."""
-        row = self._prompt_attention[column]
-        squared = length * self._points_per_length
-        index = int(math.sqrt(squared))
-        share = (squared - index * index) / (2 * index + 1)
-        return row[index] + share * (row[index + 1] - row[index])
-
-    def _rows(self, requests: int) -> _Decoding:
-        """Those of the largest micro-batch of so many requests."""
-        rows = self._decoding.get(requests)
-        if rows is None:
-            share = -(-requests // self._micro_batches)
-            rows = self._decoding[requests] = self._tabulate(float(share))
+    def _tabulated(self, requests: int) -> _Decoding:
+        """Rows of the largest micro-batch of so many requests, kept for the next time."""
+        share = -(-requests // self._micro_batches)
+        rows = self._decoding[requests] = self._tabulate(float(share), requests)
         return rows
 
-    def _tabulate(self, requests: float) -> _Decoding:
+    def _tabulate(self, requests: float, requests_in_all: int) -> _Decoding:
         tokens, is_prompt = self._tokens, np.sign(self._tokens)
         linear = self._turn_s(
             prefill_tokens=tokens,
@@ -108,16 +101,18 @@ class StepTable:
         decoding = self._turn_s(
             decode_requests=requests, decode_context_tokens=requests * self._lengths
         )
-        return _Decoding(linear=linear.tolist(), alone=decoding.tolist())
+        return _Decoding(
+            linear=[*linear.tolist(), 0.0],
+            alone=_lines(max(requests_in_all, 1) * self._lengths, decoding),
+        )
 
-    def _prompt_attention_rows(self) -> list[list[float]]:
-        """Seconds a token by mean number of keys, one row for each number of tokens."""
+    def _prompt_attention_rows(self) -> list[list[Line]]:
+        """Seconds a token as lines in the mean number of keys, one row for each number of tokens."""
         tokens = self._tokens[:, None]
         prompts = {"prefill_tokens": tokens, "prefill_requests": np.sign(tokens)}
         with_pairs = self._turn_s(prefill_pairs=tokens * self._lengths, **prompts)
-        added = with_pairs - self._turn_s(**prompts)
-        rows: list[list[float]] = (added / np.maximum(tokens, 1)).tolist()
-        return rows
+        added = (with_pairs - self._turn_s(**prompts)) / np.maximum(tokens, 1)
+        return [_lines(self._lengths, row) for row in added]
 
     def _turn_s(self, **load: FloatArray | float) -> FloatArray:
         """Seconds of one turn of equal micro-batches, each with this load."""
@@ -135,7 +130,15 @@ def _prompt_tokens(budget: int) -> FloatArray:
     return np.concatenate([[0.0], grown[grown < budget], [float(budget)]])
 
 
-def _columns(tokens: FloatArray) -> list[float]:
-    """Of every whole number of tokens, its place between those in the tables."""
+def _places(tokens: FloatArray) -> list[tuple[int, float, int]]:
+    """Of every whole number of tokens: the one below it in the tables, its share of the way to the
+    next, and the nearest of both."""
     whole = np.arange(int(tokens[-1]) + 1)
-    return [float(place) for place in np.interp(whole, tokens, np.arange(len(tokens)))]
+    places = np.interp(whole, tokens, np.arange(len(tokens)))
+    return [(int(place), float(place) % 1, round(float(place))) for place in places]
+
+
+def _lines(at: FloatArray, values: FloatArray) -> list[Line]:
+    """Lines through neighbours, the first between the first two."""
+    slopes = np.diff(values) / np.diff(at)
+    return list(zip((values[:-1] - at[:-1] * slopes).tolist(), slopes.tolist(), strict=True))
