@@ -32,6 +32,17 @@ def export(
     ] = "torchrun",
     layout: LayoutText = None,
     rank_order: RankOrderText = None,
+    around: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--job",
+            metavar="KIND",
+            help="Also a job around the script, any number: slurm (comes along by itself where a "
+            "layout spans hosts), trainjob (Kubernetes, Kubeflow Trainer), leaderworkerset "
+            "(Kubernetes, servers), skypilot.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to write into.")] = Path("export"),
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +57,7 @@ def export(
             raise InputError(
                 f"--rank-order is for engines that train; {to} has an order of its own"
             )
-        print_paths(_export_server(job, to, layout, out), as_json=as_json)
+        print_paths(_export_server(job, to, layout, out, around or []), as_json=as_json)
         return
     is_native = to == "torchrun"
     read = read_job(
@@ -61,14 +72,16 @@ def export(
     require_legal(read, read.layout)
     try:
         export_files = export_layout if is_native else export_to_engine
-        paths = export_files(read, read.layout, out)
+        paths = export_files(read, read.layout, out, around or [])
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
     print_paths(paths, as_json=as_json)
 
 
-def _export_server(job: Path, engine: str, layout: str | None, out: Path) -> list[Path]:
+def _export_server(
+    job: Path, engine: str, layout: str | None, out: Path, around: list[str]
+) -> list[Path]:
     try:
-        return export_server(read_serving_job(job, layout=layout), engine, out)
+        return export_server(read_serving_job(job, layout=layout), engine, out, around)
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from None

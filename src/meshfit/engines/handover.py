@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from meshfit import __version__
 from meshfit.breakdown import Interval, Prediction
 from meshfit.cluster.topology import Topology
+from meshfit.engines.around.script import HostScript
 from meshfit.engines.layout_options import Options, OptionValue
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.profile import EngineProfile
@@ -48,18 +49,39 @@ class Handover:
 
 def header(given: Handover, status: str) -> list[str]:
     """What a file says of itself: the layout, the engine's version, the prediction, its status."""
-    where = f"{given.layout.label} on {given.layout.world_size} ranks."
-    return header_lines(where, given.profile, prediction_line(given.prediction), status)
+    return [*_about(given), f"Status: {status}"]
 
 
 def header_lines(where: str, profile: EngineProfile, prediction: str, status: str) -> list[str]:
     """The four lines of a header, of which ``where`` names the layout and its ranks."""
-    return [
+    return [*about_lines(where, profile, prediction), f"Status: {status}"]
+
+
+def about_lines(where: str, profile: EngineProfile, prediction: str) -> tuple[str, ...]:
+    """A header without the status."""
+    return (
         where,
         f"Written by meshfit {__version__} for {profile.name} {profile.version}.",
         prediction,
-        f"Status: {status}",
-    ]
+    )
+
+
+def host_script(given: Handover, script: str) -> HostScript:
+    """``script`` as what a job starts on every host."""
+    return HostScript(
+        name=given.name,
+        script=script,
+        about=_about(given),
+        num_hosts=given.num_hosts,
+        devices_per_host=given.ranks_per_host,
+        accelerator=given.topology.accelerator,
+        hosts=given.topology.hosts[: given.num_hosts],
+    )
+
+
+def _about(given: Handover) -> tuple[str, ...]:
+    where = f"{given.layout.label} on {given.layout.world_size} ranks."
+    return about_lines(where, given.profile, prediction_line(given.prediction))
 
 
 def names_checked(profile: EngineProfile) -> str:
@@ -99,7 +121,8 @@ def torchrun(given: Handover, program: str) -> list[str]:
         "exec torchrun \\",
         '    --nnodes "$NNODES" \\',
         f"    --nproc-per-node {given.ranks_per_host} \\",
-        "    --rdzv-backend c10d \\",
+        '    --node-rank "${NODE_RANK:-0}" \\',
+        '    --rdzv-backend "${RDZV_BACKEND:-c10d}" \\',
         '    --rdzv-endpoint "${RDZV_ENDPOINT:-localhost:0}" \\',
         f"    {program}",
     ]
@@ -135,20 +158,3 @@ def nested(options: Options) -> dict[str, object]:
             inner = found
         inner[last] = value
     return tree
-
-
-def sbatch(given: Handover, script: str) -> str:
-    """A Slurm job that starts ``script`` on every host, the first one as the meeting point."""
-    comment = "\n".join(f"# {line}" for line in header(given, "unverified: not submitted"))
-    return f"""#!/bin/bash
-{comment}
-#SBATCH --job-name={given.name}
-#SBATCH --nodes={given.num_hosts}
-#SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node={given.ranks_per_host}
-#SBATCH --exclusive
-export NNODES="$SLURM_NNODES"
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-export RDZV_ENDPOINT="$first:29500"
-srun --kill-on-bad-exit=1 bash {script}
-"""

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meshfit.engines.handover import command_words, header_lines, names_checked
+from meshfit.cluster.topology import AcceleratorSpec
+from meshfit.engines.around.script import HostScript
+from meshfit.engines.handover import about_lines, command_words, names_checked
 from meshfit.engines.layout_options import Options
 from meshfit.engines.serving_file import Degrees
 from meshfit.errors import InputError
@@ -58,13 +60,24 @@ class ServerHandover:
             )
         return hosts
 
+    def host_script(self, accelerator: AcceleratorSpec) -> HostScript:
+        """The script as what a job starts on every host."""
+        return HostScript(
+            name=f"{self.profile.name} {self.model}",
+            script=SCRIPT,
+            about=(*_about(self), *self.notes),
+            num_hosts=self.num_hosts,
+            devices_per_host=self.accelerators // self.num_hosts,
+            accelerator=accelerator,
+            serves=True,
+        )
+
 
 def server_script(
     given: ServerHandover, command: str, options: Options, before: Sequence[str] = ()
 ) -> str:
     """A script that starts the server, with what a person adds behind it; ``before``: lines in front."""
-    where = f"{given.label} on {given.accelerators} accelerators."
-    lines = header_lines(where, given.profile, given.prediction, names_checked(given.profile))
+    lines = (*_about(given), f"Status: {names_checked(given.profile)}")
     words = [*command_words(options), '"$@"']
     return "\n".join(
         [
@@ -77,3 +90,8 @@ def server_script(
             "",
         ]
     )
+
+
+def _about(given: ServerHandover) -> tuple[str, ...]:
+    where = f"{given.label} on {given.accelerators} accelerators."
+    return about_lines(where, given.profile, given.prediction)

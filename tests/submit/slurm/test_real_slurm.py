@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -168,3 +169,21 @@ def test_one_job_for_all_that_is_left_by_ctrl_c_and_killed_from_outside(in_slurm
     assert code == 0, err
     outcomes = [c["outcome"] for c in json.loads(out)["candidates"]]
     assert sorted(outcomes) == ["crash", "ok", "ok"]
+
+
+def test_an_exported_script_runs_with_ranks_in_the_order_of_the_clusters_hosts(
+    in_slurm: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = in_slurm()
+    export = sweep.folder / "export"
+    meshfit = [sys.executable, "-m", "meshfit.cli.main", "export", str(sweep.folder / "job.yaml")]
+    subprocess.run(
+        [*meshfit, "--layout", "dp_shard=2", "--out", str(export)], check=True, capture_output=True
+    )
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")  # no name server knows the nodes
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    sbatch = ["sbatch", "--wait", "--output=log.txt", "launch.sbatch"]
+    done = subprocess.run(sbatch, cwd=export, capture_output=True, text=True, check=False)
+    log = (export / "log.txt").read_text()
+    assert done.returncode == 0, log
+    assert len(re.findall(r"^step +\d+.*loss", log, re.MULTILINE)) >= 6

@@ -1,12 +1,13 @@
 """A layout as a script with Megatron-LM's arguments."""
 
+from meshfit.engines.around.slurm import sbatch
 from meshfit.engines.handover import (
     Files,
     Handover,
     command_words,
     header,
+    host_script,
     names_checked,
-    sbatch,
     torchrun,
 )
 from meshfit.engines.layout_options import Options
@@ -61,7 +62,7 @@ def export(given: Handover) -> Files:
     lines += torchrun(given, f'"${{MEGATRON:-.}}/pretrain_gpt.py" {arguments} "$@"')
     files = {SCRIPT: "\n".join(lines) + "\n"}
     if given.num_hosts > 1:
-        files["train.sbatch"] = sbatch(given, SCRIPT)
+        files["train.sbatch"] = sbatch(host_script(given, SCRIPT))
     return files
 
 

@@ -27,6 +27,9 @@ from meshfit.workload.training import DataSpec, TrainingSpec
 WRITTEN_FOR: Mapping[str, str] = {"meshfit": __version__, "torch": "2.13", "transformers": "5.24"}
 """What the templates were written and tested against."""
 
+SCRIPT = "launch.sh"
+"""What starts the training on one host."""
+
 UNVERIFIED = "unverified: this file has not been run"
 
 _CLASSES: Mapping[str, tuple[str, str]] = {
@@ -91,7 +94,7 @@ def export(
     )
     return {
         "train.py": _environment().get_template("train.py.j2").render(values),
-        "launch.sh": _environment().get_template("launch.sh.j2").render(values),
+        SCRIPT: _environment().get_template("launch.sh.j2").render(values),
         "config.json": json.dumps(trained_config(model_config), indent=2) + "\n",
     }
 

@@ -2,7 +2,15 @@
 
 import re
 
-from meshfit.engines.handover import Files, Handover, header, names_checked, sbatch, torchrun
+from meshfit.engines.around.slurm import sbatch
+from meshfit.engines.handover import (
+    Files,
+    Handover,
+    header,
+    host_script,
+    names_checked,
+    torchrun,
+)
 from meshfit.engines.torchtitan.read import MODELS
 from meshfit.engines.torchtitan.write import python_options
 from meshfit.errors import InputError
@@ -54,7 +62,7 @@ def export(given: Handover) -> Files:
         SCRIPT: "\n".join(launch) + "\n",
     }
     if given.num_hosts > 1:
-        files["launch.sbatch"] = sbatch(given, SCRIPT)
+        files["launch.sbatch"] = sbatch(host_script(given, SCRIPT))
     return files
 
 

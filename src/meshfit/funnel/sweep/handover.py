@@ -1,14 +1,15 @@
 """The winner, or any legal layout, as files that start without meshfit."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from meshfit.breakdown import Prediction
 from meshfit.compare.candidate import MeasuredCandidate
+from meshfit.engines.around.kinds import job_files
 from meshfit.engines.exports import EXPORTS
-from meshfit.engines.handover import Files, Handover
-from meshfit.engines.native.files import UNVERIFIED, export
+from meshfit.engines.handover import Files, Handover, host_script
+from meshfit.engines.native.files import SCRIPT, UNVERIFIED, export
 from meshfit.errors import InputError
 from meshfit.funnel.space.estimating import why_not_modelled
 from meshfit.funnel.space.planning import estimate_candidates
@@ -18,13 +19,36 @@ from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
 
 
-def export_to_engine(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
-    """Writes the files with which the job's engine starts ``layout``.
+def export_to_engine(
+    job: Job, layout: LayoutSpec, folder: Path, jobs: Sequence[str] = ()
+) -> list[Path]:
+    """Writes the files with which the job's engine starts ``layout``, and ``jobs`` of these kinds around
+    them.
 
     Raises:
-        InputError: that engine has none that are known here, or cannot express the layout.
+        InputError: that engine has none that are known here, or cannot express the layout; or no such
+            kind of job, or none that is for it.
     """
-    return write_files(files_for_engine(handover_of(job, layout)), folder)
+    given = handover_of(job, layout)
+    files = files_for_engine(given)
+    if jobs:
+        files |= job_files(host_script(given, script_of(files, given.profile.name)), jobs)
+    return write_files(files, folder)
+
+
+def script_of(files: Files, engine: str) -> str:
+    """The one of an engine's files that starts it.
+
+    Raises:
+        InputError: none does: the engine is started by a script of one's own.
+    """
+    scripts = [name for name in files if name.endswith(".sh")]
+    if not scripts:
+        raise InputError(
+            f"--job: {engine}'s files are read by a training script of yours, so there is none to start "
+            f"here; a job around it is yours, too"
+        )
+    return scripts[0]
 
 
 def files_for_engine(given: Handover) -> Files:
@@ -57,11 +81,21 @@ def handover_of(job: Job, layout: LayoutSpec) -> Handover:
     )
 
 
-def export_layout(job: Job, layout: LayoutSpec, folder: Path) -> list[Path]:
-    """Writes the launch files of ``layout``, with the prediction they rest on."""
-    estimates, _ = estimate_candidates(job, Candidates.from_layouts([layout]))
+def export_layout(
+    job: Job, layout: LayoutSpec, folder: Path, jobs: Sequence[str] = ()
+) -> list[Path]:
+    """Writes the launch files of ``layout``, with the prediction they rest on, and ``jobs`` of these
+    kinds around them (several hosts: a Slurm job in any case).
+
+    Raises:
+        InputError: the script cannot express the layout, or no such kind of job.
+    """
+    given = handover_of(job, layout)
     weights = str(job.weights) if job.weights else None
-    return _write(job, layout, estimates.prediction(0), weights, folder)
+    kinds = jobs or (("slurm",) if given.num_hosts > 1 else ())
+    around = job_files(host_script(given, SCRIPT), kinds)
+    paths = _write(job, layout, given.prediction, weights, folder)
+    return paths + write_files(around, folder)
 
 
 def export_winner(job: Job, winner: MeasuredCandidate, folder: RunFolder) -> list[Path]:

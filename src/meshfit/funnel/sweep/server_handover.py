@@ -1,10 +1,12 @@
 """A layout of a serving job as files that start its servers."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from meshfit.cluster.topology import Topology
 from meshfit.engines import engine_profile
+from meshfit.engines.around.kinds import job_files
 from meshfit.engines.exports import SERVER_EXPORTS
 from meshfit.engines.server_handover import ServerHandover
 from meshfit.errors import InputError
@@ -21,11 +23,15 @@ from meshfit.units import format_bytes
 from meshfit.workload.models import repository_of
 
 
-def export_server(job: ServingJob, engine: str, folder: Path) -> list[Path]:
-    """Writes the files with which ``engine`` serves the job's layout.
+def export_server(
+    job: ServingJob, engine: str, folder: Path, jobs: Sequence[str] = ()
+) -> list[Path]:
+    """Writes the files with which ``engine`` serves the job's layout, and ``jobs`` of these kinds around
+    them.
 
     Raises:
-        InputError: the job has no layout of one pool, the engine refuses it, or has no options for it.
+        InputError: the job has no layout of one pool, the engine refuses it, or has no options for it;
+            or no such kind of job, or none that is for servers.
     """
     layout = job.layout
     if not isinstance(layout, ServingLayout):
@@ -59,7 +65,8 @@ def export_server(job: ServingJob, engine: str, folder: Path) -> list[Path]:
         has_small_cache=job.cache_element_bytes == 1,
         longest_tokens=_longest(job, memory),
     )
-    return write_files(SERVER_EXPORTS[engine](given), folder)
+    files = SERVER_EXPORTS[engine](given)
+    return write_files(files | job_files(given.host_script(topology.accelerator), jobs), folder)
 
 
 def _require_legal(
