@@ -65,7 +65,8 @@ engines: $(READY)
 
 # What engines themselves do with our files, in their environment; dev tools come from ours.
 test-engines: engines
-	MESHFIT_ENGINE_PYTHON=$(CURDIR)/$(ENGINES)/bin/python $(BIN)/pytest -m engines
+	MESHFIT_ENGINE_PYTHON=$(CURDIR)/$(ENGINES)/bin/python \
+	    MESHFIT_MEGATRON_CORE=$(CURDIR)/$(ENGINES)/wheels/megatron_core $(BIN)/pytest -m engines
 
 bench: $(READY)
 	$(BIN)/python benchmarks/tier1.py

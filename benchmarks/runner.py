@@ -1,17 +1,19 @@
-"""What the runner costs: against a hand-written loop, its instruments, and the start of its ranks.
+"""What the runner costs: against loops written by hand, its instruments, and the start of its ranks.
 
 Run it alone on a quiet machine:
 
-    python benchmarks/runner.py [--ranks 2] [--steps 60] [--launches 5]
+    python benchmarks/runner.py [--ranks 1 4] [--steps 60] [--launches 5]
 
-``loop``: a small Llama under FSDP2 over all ranks, by ``meshfit.run.trainer`` and by a loop written
-by hand on the same mesh, model, data and optimizer; both in the same processes, steps in turn, so
-that what disturbs one disturbs the other. ``instruments``: the same trainer with and without what
-always runs (step clock, heartbeats); ``instruments alone``: what these take of an empty step, and of
-which share that is of a step of 50 ms, whatever the model (one process: ``--only instruments``).
-``startup``: seconds from launching four ranks to the end of
-their first step. Accelerate is compared with where it is installed. Prints machine, versions, and
-median with the range from the 10th to the 90th percentile; ratios are of medians.
+``loops``: a small Llama under DDP, FSDP2 and tensor parallelism over all ranks (one rank: none of
+them), by ``meshfit.run.trainer`` and by a loop written by hand on the same mesh, model, data and
+optimizer, and by Accelerate where it is installed and has that mesh; all in the same processes, steps
+in turn, so that what disturbs one disturbs the others. ``instruments``: the same trainer with and
+without what always runs (step clock, heartbeats); ``instruments alone``: what these take of an empty
+step, and of which share that is of a step of 50 ms, whatever the model (one process:
+``--only instruments``). ``startup``: seconds from launching four ranks to the end of their first step.
+Prints machine, versions, and median with the range from the 10th to the 90th percentile. Ratios are
+of medians; ``of rounds`` is the spread of the same ratio within each round of turns, and ``of CPU time``
+is what rank 0 computed itself (median), which other programs on the machine disturb less.
 """
 
 import argparse
@@ -26,27 +28,36 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
+import loops
 import torch
 import torch.distributed as dist
 import transformers
-from torch.distributed.fsdp import fully_shard
-from torch.nn.functional import cross_entropy
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from meshfit.launch.supervise import launch
 from meshfit.measure.timing import StepClock
-from meshfit.mesh.spec import make_layout
+from meshfit.mesh.spec import LayoutSpec, make_layout
 from meshfit.record.heartbeat import HeartbeatWriter
 from meshfit.record.schema import RunRequest
-from meshfit.run.mesh import RankMesh, build_mesh
+from meshfit.run.mesh import build_mesh
 from meshfit.run.model.weights import write_initial_weights
 from meshfit.run.parallelize import build_rank_model
 from meshfit.run.ranks import Rank, join
 from meshfit.run.trainer import Trainer
 from meshfit.workload.corpus import Corpus, open_corpus
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
+
+BY_HAND = {
+    "dp_replicate": loops.replicated,
+    "dp_shard": loops.sharded,
+    "tp": loops.tensor_parallel,
+}
+"""Axis that all ranks lie on -> the loop written by hand."""
+NOT_OF_ACCELERATE = ("tp",)
+"""Its tensor parallelism is the plan of transformers, which gathers the logits and whole sequences."""
 
 CONFIG = {
     "model_type": "llama",
@@ -64,28 +75,38 @@ WARMUP = 5
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--axes", nargs="+", choices=list(BY_HAND), default=list(BY_HAND))
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--launches", type=int, default=5)
     parser.add_argument("--only", choices=["instruments"], help="one process, no launch")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # of a rank
     arguments = parser.parse_args()
     if arguments.folder is not None:
-        run_rank(arguments.folder, arguments.steps)
+        run_rank(arguments.folder, arguments.axes[0], arguments.steps)
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        alone = {"instruments alone": instruments_alone(folder)}
-        if arguments.only:
-            print(json.dumps(alone | facts(), indent=2))
-            return
-        found = alone | compared(folder, arguments.ranks, arguments.steps)
-        if arguments.launches:
-            found["startup of 4 ranks"] = startup(folder, arguments.launches)
+        found = {"instruments alone": instruments_alone(folder)}
+        if arguments.only is None:
+            found["loops"] = {
+                label: compared(folder / label, axis, ranks, arguments.steps)
+                for label, axis, ranks in cases(arguments.ranks, arguments.axes)
+            }
+            if arguments.launches:
+                found["startup of 4 ranks"] = startup(folder, arguments.launches)
     print(json.dumps(found | facts(), indent=2))
 
 
+def cases(ranks: list[int], axes: list[str]) -> Iterator[tuple[str, str, int]]:
+    """(Label, axis, ranks) of every session; one rank has no mesh, so one session does."""
+    for count in ranks:
+        for axis in axes[:1] if count == 1 else axes:
+            yield "one process" if count == 1 else f"{axis}={count}", axis, count
+
+
 def facts() -> dict:
+    has_accelerate = importlib.util.find_spec("accelerate") is not None
     return {
         "command": "python " + " ".join(["benchmarks/runner.py", *sys.argv[1:]]),
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load "
@@ -93,34 +114,54 @@ def facts() -> dict:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
+        "accelerate": version("accelerate") if has_accelerate else "not installed: not compared",
     }
 
 
-def compared(folder: Path, ranks: int, steps: int) -> dict:
+def compared(folder: Path, axis: str, ranks: int, steps: int) -> dict:
     """Runs the ranks (one: without torchrun and without communication) and reads what rank 0 wrote."""
+    folder.mkdir()
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     subprocess.run(
         [sys.executable, *(torchrun if ranks > 1 else []), __file__, f"--steps={steps}",
-         f"--folder={folder}"],
+         f"--axes={axis}", f"--folder={folder}"],
         check=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     return json.loads((folder / "found.json").read_text())
 
 
-def run_rank(folder: Path, steps: int) -> None:
+def run_rank(folder: Path, axis: str, steps: int) -> None:
     torch.set_num_threads(1)
     with join("cpu", 300.0) as rank:
-        times = timed(folder, rank, steps)
+        layout = make_layout({axis: rank.world_size, "micro_batch_size": BATCH_PER_RANK})
+        times = timed(folder, rank, layout, axis, steps)
         if rank.rank == 0:
-            (folder / "found.json").write_text(json.dumps(summary(times, rank.world_size)))
+            tokens = SEQUENCE * BATCH_PER_RANK * layout.data_parallel_size
+            (folder / "found.json").write_text(json.dumps(summary(times, tokens)))
 
 
-def timed(folder: Path, rank: Rank, steps: int) -> dict[str, list[float]]:
-    """Seconds of every way's steps on this rank."""
+@dataclass
+class Steps:
+    """Seconds of one way's steps on one rank: by the clock, and of its own CPU time."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+def timed(folder: Path, rank: Rank, layout: LayoutSpec, axis: str, steps: int) -> dict[str, Steps]:
+    """What every way's steps take on this rank."""
     heartbeat = HeartbeatWriter(folder, rank.rank)
-    trainer, corpus = our_trainer(folder, rank)
-    by_hand = hand_written_loop(folder, trainer.mesh, corpus, rank)
+    trainer, corpus = our_trainer(folder, rank, layout)
+    mesh = trainer.mesh.axis(axis)
+    work = loops.Work(
+        config=CONFIG,
+        weights=folder / "weights",
+        corpus=corpus,
+        first=trainer.mesh.data_parallel_index * BATCH_PER_RANK,
+        count=BATCH_PER_RANK,
+        learning_rate=LEARNING_RATE,
+    )
 
     def ours(step: int) -> None:
         heartbeat.beat("train", step)
@@ -134,9 +175,10 @@ def timed(folder: Path, rank: Rank, steps: int) -> dict[str, list[float]]:
             trainer.accumulate_gradients(step)
             trainer.update()
 
-    ways = {"ours": ours, "bare": bare, "by hand": by_hand}
-    if importlib.util.find_spec("accelerate") and rank.world_size > 1:
-        ways["accelerate"] = accelerate_loop(folder, corpus, rank)
+    by_hand = loops.plain if mesh is None else BY_HAND[axis]
+    ways = {"ours": ours, "bare": bare, "by hand": by_hand(work, mesh)}
+    if importlib.util.find_spec("accelerate") and (mesh is None or axis not in NOT_OF_ACCELERATE):
+        ways["accelerate"] = loops.under_accelerate(work, mesh)
     times = in_turn(ways, steps)
     heartbeat.close()
     return times
@@ -163,17 +205,18 @@ def instruments_alone(folder: Path, steps: int = 200, step_s: float = 0.05) -> d
     return {"step": spread(taken), "mean_s": mean_s, "share of a 50 ms step": mean_s / step_s}
 
 
-def in_turn(ways: dict[str, Callable[[int], None]], steps: int) -> dict[str, list[float]]:
-    """Seconds of each way's steps; ways take turns, and every round begins with another one."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
+def in_turn(ways: dict[str, Callable[[int], None]], steps: int) -> dict[str, Steps]:
+    """Ways take turns, and every round begins with another one."""
+    times = {name: Steps() for name in ways}
     names = list(ways)
     for step in range(WARMUP + steps):
         for name in names[step % len(names) :] + names[: step % len(names)]:
             barrier()
-            begin = time.perf_counter()
+            begin, cpu = time.perf_counter(), time.process_time()
             ways[name](step)
             if step >= WARMUP:
-                times[name].append(time.perf_counter() - begin)
+                times[name].wall.append(time.perf_counter() - begin)
+                times[name].cpu.append(time.process_time() - cpu)
     return times
 
 
@@ -182,29 +225,30 @@ def barrier() -> None:
         dist.barrier()
 
 
-def summary(times: dict[str, list[float]], ranks: int) -> dict:
+def summary(times: dict[str, Steps], tokens: int) -> dict:
     """Spread of each way, and the ratios that are promised."""
-    median = {name: statistics.median(seconds) for name, seconds in times.items()}
-    tokens = SEQUENCE * BATCH_PER_RANK * ranks
-    pairs = [ours / bare for ours, bare in zip(times["ours"], times["bare"], strict=True)]
-    found = {
-        "loop": {
-            name: {"step": spread(times[name]), "tokens_per_s": tokens / median[name]}
-            for name in times
-            if name != "bare"
+    others = [name for name in ("by hand", "accelerate") if name in times]
+    return {
+        "ways": {
+            name: {
+                "step": spread(times[name].wall),
+                "tokens_per_s": tokens / statistics.median(times[name].wall),
+            }
+            for name in ("ours", *others)
         },
-        "ours over by hand, tokens/s": median["by hand"] / median["ours"],
-        "instruments": {
-            "share of a step": statistics.median(pairs) - 1,
-            "step with": spread(times["ours"]),
-            "step without": spread(times["bare"]),
-        },
+        **{f"ours over {name}, tokens/s": ratio(times[name], times["ours"]) for name in others},
+        "step with instruments over without": ratio(times["ours"], times["bare"]),
     }
-    if "accelerate" in times:
-        found["ours over accelerate, tokens/s"] = median["accelerate"] / median["ours"]
-    else:
-        found["accelerate"] = "not installed: not compared"
-    return found
+
+
+def ratio(above: Steps, below: Steps) -> dict:
+    """One way's time over another's."""
+    rounds = [one / other for one, other in zip(above.wall, below.wall, strict=True)]
+    return {
+        "of medians": statistics.median(above.wall) / statistics.median(below.wall),
+        "of rounds": spread(rounds),
+        "of CPU time": statistics.median(above.cpu) / statistics.median(below.cpu),
+    }
 
 
 def spread(values: list[float]) -> dict:
@@ -213,19 +257,18 @@ def spread(values: list[float]) -> dict:
             "count": len(values)}  # fmt: skip
 
 
-def our_trainer(folder: Path, rank: Rank) -> tuple[Trainer, Corpus]:
+def our_trainer(folder: Path, rank: Rank, layout: LayoutSpec) -> tuple[Trainer, Corpus]:
     weights = folder / "weights"
     if rank.rank == 0:
         write_initial_weights(CONFIG, weights, 0)
     barrier()
     training = TrainingSpec(
         sequence_length=SEQUENCE,
-        global_batch_size=BATCH_PER_RANK * rank.world_size,
+        global_batch_size=BATCH_PER_RANK * layout.data_parallel_size,
         precision=PRECISIONS["fp32"],
         learning_rate=LEARNING_RATE,
         data=DataSpec(),
     )
-    layout = make_layout({"dp_shard": rank.world_size, "micro_batch_size": BATCH_PER_RANK})
     mesh, device = build_mesh(layout, "cpu"), torch.device("cpu")
     model = build_rank_model(CONFIG, weights, mesh, training.precision, device)
     corpus = open_corpus(
@@ -252,65 +295,9 @@ def uninstrumented(trainer: Trainer) -> Iterator[None]:
     trainer.clock = clock
 
 
-def load_llama(folder: Path):
-    config = LlamaConfig(**{k: v for k, v in CONFIG.items() if k != "model_type"}, use_cache=False)
-    model = LlamaForCausalLM.from_pretrained(folder / "weights", config=config,
-                                             attn_implementation="sdpa")  # fmt: skip
-    return model.train()
-
-
-def loss_of(model, tokens):
-    logits = model(tokens[:, :-1], use_cache=False).logits
-    return cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
-
-
-def hand_written_loop(
-    folder: Path, rank_mesh: RankMesh, corpus: Corpus, rank: Rank
-) -> Callable[[int], None]:
-    """FSDP2 on the same mesh as anyone would write it, with the same clipping and optimizer."""
-    mesh = rank_mesh.axis("dp_shard")
-    model = load_llama(folder)
-    if mesh is not None:
-        for layer in model.model.layers:
-            fully_shard(layer, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
-    first = rank.rank * BATCH_PER_RANK
-
-    def step(index: int) -> None:
-        tokens = torch.from_numpy(corpus.batch(index, first, BATCH_PER_RANK))
-        loss_of(model, tokens).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step
-
-
-def accelerate_loop(folder: Path, corpus: Corpus, rank: Rank) -> Callable[[int], None]:
-    """The same under Accelerate's FSDP2."""
-    from accelerate import Accelerator, FullyShardedDataParallelPlugin  # noqa: PLC0415
-
-    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, reshard_after_forward=True)
-    accelerator = Accelerator(cpu=True, fsdp_plugin=plugin)
-    plain = load_llama(folder)
-    model, optimizer = accelerator.prepare(
-        plain, torch.optim.AdamW(plain.parameters(), lr=LEARNING_RATE)
-    )
-    first = rank.rank * BATCH_PER_RANK
-
-    def step(index: int) -> None:
-        tokens = torch.from_numpy(corpus.batch(index, first, BATCH_PER_RANK))
-        accelerator.backward(loss_of(model, tokens))
-        accelerator.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step
-
-
 def startup(folder: Path, launches: int) -> dict:
     """Seconds until four ranks have ended their first step, and its phases."""
+    write_initial_weights(CONFIG, folder / "weights", 0)
     seconds, phases = [], []
     for number in range(launches):
         request = RunRequest(

@@ -94,7 +94,7 @@ def test_megatron_prints_times_batch_and_memory_of_ranks(written):
         "world_size": 8, "sequence_length": 64, "tp": 2, "pp": 2, "cp": 1, "global_batch_size": 8,
     }  # fmt: skip
     assert [one.step_s for one in log.steps] == [0.9, 0.25]
-    assert [one.num_steps for one in log.steps] == [1, 9]
+    assert [one.num_steps for one in log.steps] == [1, 10]
     assert (log.steps[0].loss, log.steps[0].gradient_norm) == (9.5, 2.345)
     assert log.memory.allocated == round(250.25 * 2**20)
     assert log.memory.allocated_rank == 4

@@ -53,6 +53,7 @@ class LogForm:
         stated: what a line says of the job, in the words of ``EngineLog.stated``.
         version: with the engine's version as its group; None: it is not printed.
         clock_of_run: the lines' clock counts from the start of training, so that it times step 1, too.
+        carries_first: the second statement of a start is a mean that has the first one in it.
         absent: figure -> why no log of this kind has it.
     """
 
@@ -64,6 +65,7 @@ class LogForm:
     stated: Callable[[str], Mapping[str, int]]
     version: re.Pattern[str] | None = None
     clock_of_run: bool = False
+    carries_first: bool = False
     absent: Mapping[str, str] = field(default_factory=dict)
 
 

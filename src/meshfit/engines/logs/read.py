@@ -132,7 +132,13 @@ class _Found:
         if before is None or before[0] != start:
             began = Printed(clock_s=0.0) if self._form.clock_of_run and step == 1 else None
             return Interval(printed=printed, previous=began, num_steps=1)
-        return Interval(printed=printed, previous=self._steps[before], num_steps=step - before[1])
+        is_second = place == 1 or keys[place - 2][0] != start
+        carried = 1 if self._form.carries_first and is_second else 0
+        return Interval(
+            printed=printed,
+            previous=self._steps[before],
+            num_steps=step - before[1] + carried,
+        )
 
     def _timed(self, intervals: list[Interval], job: Mapping[str, int]) -> StepSeconds:
         if self._is_unnumbered:

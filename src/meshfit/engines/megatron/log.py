@@ -2,8 +2,9 @@
 (``report_memory``) and ``arguments.py`` (``_print_args``) in the wheel of Megatron-Core 0.19.2; Megatron-
 Bridge 0.6.2 prints the same (``bridge/training/utils/train_utils.py``).
 
-The last rank prints iterations, the mean time since the last line; the first rank of every
-data-parallel group its memory, where MB are 2^20 bytes.
+The last rank prints iterations: time and loss are means since the last line; that of the first iteration
+is printed and not taken out of the next mean. The first rank of every data-parallel group prints its
+memory, where MB are 2^20 bytes.
 """
 
 import re
@@ -70,5 +71,6 @@ LOG = LogForm(
     start=re.compile(r"\[before the start of training step\]"),
     printed=_printed,
     stated=_stated,
+    carries_first=True,
     absent={"mfu": "Megatron-LM prints TFLOP/s of a GPU, and no peak to hold it against"},
 )
