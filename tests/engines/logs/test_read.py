@@ -151,6 +151,13 @@ def test_the_trainers_console_has_losses_but_no_numbers_of_steps(written):
     assert any("trainer_state.json" in note for note in log.notes)
 
 
+def test_a_console_of_transformers_4_has_bare_numbers(written):
+    lines = ["{'loss': 8.25, 'grad_norm': nan, 'learning_rate': 2e-05, 'epoch': 0.5}"]
+    step = written(lines).steps[0]
+    assert step.loss == 8.25
+    assert math.isnan(step.gradient_norm)
+
+
 def test_the_trainers_state_file_numbers_steps_and_has_times(tmp_path):
     path = tmp_path / "trainer_state.json"
     entries = [samples.trainer_entry(n, 0.5 * n) for n in (2, 4, 6)]
