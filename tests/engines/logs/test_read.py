@@ -210,9 +210,10 @@ def test_ranks_that_all_print_are_one_run_and_the_slowest_counts(written):
     assert log.memory.reserved == 4 * 2**30
 
 
-def test_ranks_that_print_without_a_mark_may_overtake_each_other_by_a_step(written):
+@pytest.mark.parametrize("mark", ["", "[rank0]:"])
+def test_ranks_under_one_mark_may_overtake_each_other_by_a_step(written, mark):
     order = (1, 1, 2, 1, 2, 2, 3, 3, 3)
-    log = written([samples.titan_step(n, float(n)) for n in order])
+    log = written([mark + samples.titan_step(n, float(n)) for n in order])
     assert (step_numbers(log), log.num_starts) == ([1, 2, 3], 1)
 
 

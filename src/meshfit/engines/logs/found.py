@@ -52,7 +52,7 @@ class Found:
 
     def take(self, line: Line) -> None:
         """Adds what a line states."""
-        starts = self._streams.setdefault(line.prefix, Starts(of_one_rank=line.prefix != ""))
+        starts = self._streams.setdefault(line.prefix, Starts())
         if self.form.start.search(line.text):
             starts.begin()
         self.stated |= self.form.stated(line.text)

@@ -13,12 +13,12 @@ _ESCAPE = re.compile(
     r"|[@-Z\\-_])"
 )
 _PREFIX = re.compile(
-    r"""\s*(?:
-      (?P<elastic>\[[a-z_]+\d+\]:)                    # torchrun --tee: [rank0]: [default3]:
-    | (?P<srun>\d+:(?=\s))                            # srun --label
-    | (?P<mpirun>\[\d+,\d+\]<std(?:out|err)>:?)       # mpirun --tag-output
-    | (?P<host>[a-zA-Z][\w.-]*:(?=\s*\[20\d\d-))      # pdsh, in front of a dated line
-    )\s?""",
+    r"""\s*(?:(?:
+      \[[a-z_]+\d+\]:                          # torchrun --tee: [rank0]: [default3]:
+    | \d+:(?=\s)                               # srun --label
+    | \[\d+,\d+\]<std(?:out|err)>:?            # mpirun --tag-output
+    | [a-zA-Z][\w.-]*:(?=\s*\[20\d\d-)         # pdsh, in front of a dated line
+    )\s?)+""",
     re.VERBOSE,
 )
 _MOST_LINE_BYTES = 2**20

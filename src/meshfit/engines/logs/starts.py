@@ -4,13 +4,12 @@
 class Starts:
     """The steps of one stream of output, as they come.
 
-    Ranks whose output is not marked share a stream: there a step may come once a rank, and once more
-    after the next one has begun.
+    Ranks may share a stream (unmarked, or of several hosts under one mark): a step may come once a rank,
+    and once more after the next one has begun.
     """
 
-    def __init__(self, *, of_one_rank: bool) -> None:
+    def __init__(self) -> None:
         self.index = 0
-        self._of_one_rank = of_one_rank
         self._begins = False
         self._last: int | None = None
         self._before: int | None = None
@@ -34,6 +33,4 @@ class Starts:
         return 1 if self._last is None or self._begins else self._last + 1
 
     def _goes_back(self, step: int) -> bool:
-        if self._last is None or step >= self._last:
-            return False
-        return self._of_one_rank or step != self._before
+        return self._last is not None and step < self._last and step != self._before
