@@ -46,7 +46,7 @@ SchedulerOptions = Annotated[
         "--with",
         metavar="NAME=VALUE",
         help="With --submit, any number: an option of sbatch by its long name, as partition=gpu; "
-        "for kubernetes image, volume, namespace, runtime.",
+        "for kubernetes volume=CLAIM:/path, image, namespace, runtime.",
         show_default=False,
     ),
 ]
@@ -83,9 +83,9 @@ def runner_of(
         given_layouts=given_layouts,
         each=words.each,
         max_nodes=words.max_nodes,
-        scheduler_options=dict(_pair(text) for text in words.options),
     )
-    return Submitted(SCHEDULERS[words.to](), options)
+    given = dict(_pair(text) for text in words.options)
+    return Submitted(SCHEDULERS[words.to](given), options)
 
 
 def _pair(text: str) -> tuple[str, str]:

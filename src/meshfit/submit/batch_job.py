@@ -1,11 +1,11 @@
 """What is asked of a scheduler, and what it says of it. Nothing here calls one."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from meshfit.cluster.topology import DeviceType
+from meshfit.cluster.topology import AcceleratorSpec
 from meshfit.record.schema import Outcome
 
 Phase = Literal["waiting", "running", "ended"]
@@ -24,7 +24,6 @@ class BatchJob:
         time_limit_s: wall clock after which the scheduler ends it; None: the scheduler's own limit.
         after: ids of jobs that must have ended well before it starts.
         lane: jobs of one lane run one after another; None: whenever there are nodes.
-        options: of the scheduler, by name, as a person gave them.
     """
 
     name: str
@@ -34,12 +33,11 @@ class BatchJob:
     log: Path
     num_nodes: int
     devices_per_node: int
-    device_type: DeviceType
+    accelerator: AcceleratorSpec
     hosts: tuple[str, ...] = ()
     time_limit_s: float | None = None
     after: tuple[str, ...] = ()
     lane: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +62,7 @@ class JobState:
 
 
 class Scheduler(Protocol):
-    """A cluster's own engine for jobs."""
+    """A cluster's own engine for jobs. It is made of its options, by name, as a person gave them."""
 
     @property
     def name(self) -> str:
@@ -74,7 +72,7 @@ class Scheduler(Protocol):
         """Name and text of the file that is submitted.
 
         Raises:
-            InputError: it has no way to say what is asked, or an option that is not its own.
+            InputError: it has no way to say what is asked.
         """
 
     def submit(self, script: Path) -> str:

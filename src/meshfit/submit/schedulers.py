@@ -3,6 +3,10 @@
 from collections.abc import Callable, Mapping
 
 from meshfit.submit.batch_job import Scheduler
+from meshfit.submit.kubernetes.kubectl import Kubernetes
 from meshfit.submit.slurm.commands import Slurm
 
-SCHEDULERS: Mapping[str, Callable[[], Scheduler]] = {"slurm": Slurm}
+SCHEDULERS: Mapping[str, Callable[[Mapping[str, str]], Scheduler]] = {
+    "slurm": Slurm,
+    "kubernetes": Kubernetes,
+}

@@ -19,6 +19,7 @@ from meshfit.record.files import write_json_atomically
 from meshfit.record.schema import Failure
 from meshfit.record.store import RecordStore
 from meshfit.record.submission import PartFolder
+from meshfit.submit import nodes
 from meshfit.submit.batch_job import JobState
 from tests.funnel.small_job import DDP, FSDP2, read_small_cluster_job, result
 
@@ -131,8 +132,8 @@ class EndedBy(BaseException):
 def cluster(monkeypatch):
     made = Cluster()
     monkeypatch.setattr(sweep, "launch", made.launch)
-    monkeypatch.setattr(part, "allocated_nodes", lambda wanted: ("n1", "n2"))
-    monkeypatch.setattr(part, "allocated_hosts", lambda nodes, topology: ())
+    monkeypatch.setattr(nodes, "allocated_nodes", lambda wanted: ("n1", "n2"))
+    monkeypatch.setattr(nodes, "allocated_hosts", lambda names, topology: ())
     monkeypatch.setattr(submitted, "_POLL_S", 0.0)
     return made
 
@@ -186,7 +187,11 @@ ALL = {
 def test_one_job_does_all_launches_on_the_same_nodes(cluster, sweep_of_two):
     end = sweep_of_two.go()
     [batch] = cluster.batches
-    assert (batch.num_nodes, batch.devices_per_node, batch.device_type) == (2, 1, "cuda")
+    assert (batch.num_nodes, batch.devices_per_node, batch.accelerator.device_type) == (
+        2,
+        1,
+        "cuda",
+    )
     assert cluster.launched[2:] == [("measure", *key) for key in ALL]
     assert sweep_of_two.outcomes() == ALL
     assert end.not_run == ()

@@ -71,42 +71,42 @@ def test_accounting_names_who_cancelled_and_gives_code_and_signal():
 def test_without_slurm_one_message_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="needs sbatch, squeue, scancel on the PATH"):
-        Slurm()
+        Slurm({})
 
 
 def test_the_id_is_read_without_the_cluster_that_may_follow(programs):
     programs.write("sbatch", "echo '12;gpu-cluster'")
-    assert Slurm().submit(Path("job.sbatch")) == "12"
+    assert Slurm({}).submit(Path("job.sbatch")) == "12"
 
 
 def test_what_sbatch_refuses_is_said_in_its_words(programs):
     programs.write("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
     with pytest.raises(RunError, match=r"refused job\.sbatch: sbatch: error: invalid partition"):
-        Slurm().submit(Path("job.sbatch"))
+        Slurm({}).submit(Path("job.sbatch"))
 
 
 def test_jobs_that_the_controller_has_forgotten_have_ended(programs):
     programs.write("squeue", "echo ' 7 | RUNNING | None | 0 |'")
-    states = Slurm().states(["7", "8"])
+    states = Slurm({}).states(["7", "8"])
     assert (states["7"].phase, states["8"]) == ("running", GONE)
     programs.write("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    assert Slurm().states(["8"]) == {"8": GONE}
+    assert Slurm({}).states(["8"]) == {"8": GONE}
 
 
 def test_accounting_is_asked_where_there_is_any(programs):
     programs.write("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
     programs.write("sacct", "echo 'TIMEOUT|0:0'")
-    assert Slurm().states(["8"])["8"].word == "TIMEOUT"
+    assert Slurm({}).states(["8"])["8"].word == "TIMEOUT"
     programs.write("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
-    assert Slurm().states(["8"])["8"] == GONE
+    assert Slurm({}).states(["8"])["8"] == GONE
 
 
 def test_a_controller_that_does_not_answer_says_nothing_of_any_job(programs):
     programs.write("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
-    assert Slurm().states(["8"]) == {}
+    assert Slurm({}).states(["8"]) == {}
 
 
 def test_a_job_whose_id_was_lost_is_found_by_its_mark(programs):
     programs.write("squeue", "printf '7 |(null) |\\n8 |abc |\\n'")
-    assert Slurm().find("abc") == "8"
-    assert Slurm().find("abd") is None
+    assert Slurm({}).find("abc") == "8"
+    assert Slurm({}).find("abd") is None

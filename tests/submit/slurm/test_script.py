@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from meshfit.cluster.catalog import accelerator
 from meshfit.errors import InputError
 from meshfit.submit.batch_job import BatchJob
-from meshfit.submit.slurm.script import batch_script
+from meshfit.submit.slurm.script import batch_script, require_options
 
 JOB = BatchJob(
     name="meshfit tiny all launches",
@@ -16,12 +17,12 @@ JOB = BatchJob(
     log=Path("jobs/1/job.log"),
     num_nodes=2,
     devices_per_node=8,
-    device_type="cuda",
+    accelerator=accelerator("H100-SXM"),
 )
 
 
-def options(job: BatchJob) -> list[str]:
-    lines = batch_script(job).splitlines()
+def options(job: BatchJob, **given: str) -> list[str]:
+    lines = batch_script(job, given).splitlines()
     return [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
 
 
@@ -36,7 +37,7 @@ def test_a_job_asks_for_whole_nodes_and_becomes_its_command(tmp_path):
         "--no-requeue",
         "--gpus-per-node=8",
     ]
-    text = batch_script(JOB)
+    text = batch_script(JOB, {})
     assert text.splitlines()[-2:] == [
         "cd '/work/some where' || exit",
         "exec python -m module 'a folder'",
@@ -46,7 +47,8 @@ def test_a_job_asks_for_whole_nodes_and_becomes_its_command(tmp_path):
 
 
 def test_ranks_of_a_processor_ask_for_no_gpus():
-    assert not [word for word in options(replace(JOB, device_type="cpu")) if "gpus" in word]
+    core = replace(JOB.accelerator, device_type="cpu")
+    assert not [word for word in options(replace(JOB, accelerator=core)) if "gpus" in word]
 
 
 def test_hosts_limit_and_what_it_rests_on_are_asked_for():
@@ -62,20 +64,19 @@ def test_hosts_limit_and_what_it_rests_on_are_asked_for():
 
 
 def test_options_of_a_person_go_before_ours():
-    job = replace(
-        JOB, time_limit_s=600, options={"time": "1:00:00", "partition": "gpu", "exclusive": "user"}
-    )
-    assert {"--time=1:00:00", "--partition=gpu", "--exclusive=user"} <= set(options(job))
-    assert "--time=10" not in options(job)
+    job = replace(JOB, time_limit_s=600)
+    asked = options(job, time="1:00:00", partition="gpu", exclusive="user")
+    assert {"--time=1:00:00", "--partition=gpu", "--exclusive=user"} <= set(asked)
+    assert "--time=10" not in asked
 
 
 @pytest.mark.parametrize("name", ["nodes", "dependency", "array", "job-name"])
 def test_options_that_the_sweep_rests_on_are_refused(name):
     with pytest.raises(InputError, match=f"--with {name}: the sweep sets it itself"):
-        batch_script(replace(JOB, options={name: "1"}))
+        require_options({name: "1"})
 
 
 @pytest.mark.parametrize(("name", "value"), [("p", "\n#SBATCH --x"), ("a b", "1"), ("", "x")])
 def test_what_is_no_option_of_sbatch_is_refused(name, value):
     with pytest.raises(InputError, match="by its long name, as in partition=gpu"):
-        batch_script(replace(JOB, options={name: value}))
+        require_options({name: value})

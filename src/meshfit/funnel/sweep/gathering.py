@@ -79,6 +79,12 @@ class Gathering:
         """Whether every launch of ``part`` has its row."""
         return not self._unsettled(part)
 
+    def state_by_rows(self, part: OpenPart) -> JobState | None:
+        """Where the scheduler says nothing: that a job whose rows are all there has ended."""
+        if not self.is_done(part):
+            return None
+        return JobState(phase="ended", word="all rows are there", ended_well=True)
+
     def close(self, part: OpenPart, state: JobState) -> None:
         """Takes over the rest of a job that has ended: of a killed one, the launch it was at."""
         self.collect(part)

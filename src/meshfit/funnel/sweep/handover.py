@@ -91,20 +91,25 @@ def export_layout(
         InputError: the script cannot express the layout, or no such kind of job.
     """
     given = handover_of(job, layout)
+    around = _around(given, jobs)
     weights = str(job.weights) if job.weights else None
-    kinds = jobs or (("slurm",) if given.num_hosts > 1 else ())
-    around = job_files(host_script(given, SCRIPT), kinds)
     paths = _write(job, layout, given.prediction, weights, folder)
     return paths + write_files(around, folder)
+
+
+def _around(given: Handover, jobs: Sequence[str] = ()) -> dict[str, str]:
+    """Jobs around the native script: those asked for, else a Slurm job where there are several hosts."""
+    kinds = jobs or (("slurm",) if given.num_hosts > 1 else ())
+    return job_files(host_script(given, SCRIPT), kinds)
 
 
 def export_winner(job: Job, winner: MeasuredCandidate, folder: RunFolder) -> list[Path]:
     """Writes the winner's launch files beside its run, from the same initial weights."""
     drawn = folder.weights("full") / "weights"
     weights = str(job.weights or Path(os.path.relpath(drawn, folder.export)))
-    return _write(
-        job, winner.layout, winner.predicted, weights, folder.export, status=_proved(winner)
-    )
+    layout, status = winner.layout, _proved(winner)
+    paths = _write(job, layout, winner.predicted, weights, folder.export, status=status)
+    return paths + write_files(_around(handover_of(job, layout)), folder.export)
 
 
 def _proved(winner: MeasuredCandidate) -> str:

@@ -20,13 +20,12 @@ from meshfit.funnel.sweep.sweep_plan import plan_hash, plan_in
 from meshfit.funnel.sweep.tasks import Task, TaskList
 from meshfit.interrupt import terminated_as_interrupted
 from meshfit.job.read import NO_CALIBRATION, read_job
-from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.files import read_part, write_json_atomically
 from meshfit.record.schema import Record, SweepPlan
 from meshfit.record.store import RecordStore
 from meshfit.record.submission import PartFolder, SubmittedPart, UnderWay
-from meshfit.submit.slurm.allocation import allocated_hosts, allocated_nodes
+from meshfit.submit.nodes import nodes_of_job
 
 INTERRUPTED = 130
 
@@ -63,25 +62,22 @@ def run_part(files: PartFolder, console: Console) -> None:
             f"{part.job} is not what was submitted any more, or another version of meshfit runs "
             f"here: submit it again"
         )
-    nodes = allocated_nodes(job.topology.hosts)
-    job = _on(nodes, job)
-    run_sweep(
-        [task for task in TaskList(job, plan, folder) if task.key in part.tasks],
-        run=job.run,
-        folder=folder,
-        progress=PartProgress(console, files),
-        hosts=allocated_hosts(nodes, job.topology),
-        into=RecordStore(files.root),
-    )
+    with nodes_of_job(part.scheduler, job.topology, files.root) as nodes:
+        if nodes is None:
+            return
+        job = replace(job, topology=replace(job.topology, hosts=nodes.names))
+        run_sweep(
+            [task for task in TaskList(job, plan, folder) if task.key in part.tasks],
+            run=job.run,
+            folder=folder,
+            progress=PartProgress(console, files),
+            hosts=nodes.hosts,
+            into=RecordStore(files.root),
+        )
 
 
 def _given(part: SubmittedPart, plan: SweepPlan) -> list[LayoutSpec] | None:
     return [planned.layout for planned in plan.layouts] if part.given_layouts else None
-
-
-def _on(nodes: Sequence[str], job: Job) -> Job:
-    """The job with its hosts by name, in rank order."""
-    return replace(job, topology=replace(job.topology, hosts=tuple(nodes)))
 
 
 def main(argv: Sequence[str]) -> int:

@@ -77,7 +77,7 @@ class Submitted:
             states = self._scheduler.states([part.id for part in left])
             for part in list(left):
                 gathering.collect(part)
-                state = states.get(part.id)
+                state = states.get(part.id) or gathering.state_by_rows(part)
                 if state is None:
                     continue
                 if said.get(part.id) != state:

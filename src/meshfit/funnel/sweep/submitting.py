@@ -2,8 +2,8 @@
 
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from meshfit.errors import InputError
@@ -32,7 +32,6 @@ class SubmitOptions:
         given_layouts: the sweep is of layouts that were given, not of a shortlist.
         each: one job a candidate; else one job for all, on the same nodes.
         max_nodes: that jobs may hold at a time; None: as many as they ask for.
-        scheduler_options: by name, handed on as they are.
     """
 
     job_file: Path
@@ -40,7 +39,6 @@ class SubmitOptions:
     given_layouts: bool = False
     each: bool = False
     max_nodes: int | None = None
-    scheduler_options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Submitter:
@@ -108,12 +106,11 @@ class Submitter:
             log=files.log,
             num_nodes=nodes,
             devices_per_node=self._job.topology.gpus_per_host,
-            device_type=self._job.topology.accelerator.device_type,
+            accelerator=self._job.topology.accelerator,
             hosts=self._job.topology.hosts[:nodes],
             time_limit_s=time_limit_s,
             after=after,
             lane=lane,
-            options=self._options.scheduler_options,
         )
         name, text = self._scheduler.script(batch)
         write_json_atomically(files.part, part)

@@ -2,13 +2,13 @@
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from meshfit.errors import InputError, RunError
 from meshfit.record.schema import Outcome
 from meshfit.submit.batch_job import BatchJob, JobState, Phase
-from meshfit.submit.slurm.script import batch_script
+from meshfit.submit.slurm.script import batch_script, require_options
 
 PROGRAMS = ("sbatch", "squeue", "scancel")
 
@@ -38,7 +38,9 @@ class Slurm:
 
     name = "Slurm"
 
-    def __init__(self) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
+        require_options(options)
+        self._options = options
         missing = [program for program in PROGRAMS if shutil.which(program) is None]
         if missing:
             raise InputError(
@@ -47,7 +49,7 @@ class Slurm:
 
     def script(self, job: BatchJob) -> tuple[str, str]:
         """``job.sbatch``."""
-        return "job.sbatch", batch_script(job)
+        return "job.sbatch", batch_script(job, self._options)
 
     def submit(self, script: Path) -> str:
         """By sbatch."""

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import floor
 
 from meshfit.errors import InputError
@@ -22,25 +22,37 @@ _OURS = (
 """Options that the sweep rests on."""
 
 
-def batch_script(job: BatchJob) -> str:
-    """The script: one task on the first node, all nodes whole.
+def batch_script(job: BatchJob, options: Mapping[str, str]) -> str:
+    """The script: one task on the first node, all nodes whole; ``options`` go before ours.
 
     It becomes the command (``exec``), so that Slurm's signals reach it. It is not requeued: a job
     that lost its node is a result to tell, and submitting it again is up to a person. A time limit
     is in whole minutes, downwards: it bounds what is spent.
-
-    Raises:
-        InputError: an option that is none of sbatch's form, or that the sweep rests on.
     """
-    lines = [f"#SBATCH {word}" for word in _options(job)]
+    lines = [f"#SBATCH {word}" for word in _options(job, options)]
     command = shlex.join(job.command)
     return "\n".join(
         ["#!/bin/bash", *lines, f"cd {shlex.quote(str(job.folder))} || exit", f"exec {command}", ""]
     )
 
 
-def _options(job: BatchJob) -> Iterator[str]:
-    given = {name: _checked(name, value) for name, value in job.options.items()}
+def require_options(options: Mapping[str, str]) -> None:
+    """That options are written as sbatch takes them.
+
+    Raises:
+        InputError: one is not, or the sweep rests on it.
+    """
+    for name, value in options.items():
+        if name in _OURS:
+            raise InputError(f"--with {name}: the sweep sets it itself; leave it out")
+        if not _NAME.fullmatch(name) or "\n" in value:
+            raise InputError(
+                f"--with {name}={value}: write an option of sbatch by its long name, as in "
+                f"partition=gpu or account=lab"
+            )
+
+
+def _options(job: BatchJob, given: Mapping[str, str]) -> Iterator[str]:
     defaults = {
         "job-name": job.lane or job.name,  # singleton goes by the name
         "comment": job.mark,
@@ -50,7 +62,7 @@ def _options(job: BatchJob) -> Iterator[str]:
         "exclusive": "",
         "no-requeue": "",
     }
-    if job.device_type != "cpu":
+    if job.accelerator.device_type != "cpu":
         defaults["gpus-per-node"] = str(job.devices_per_node)
     if job.hosts:
         defaults["nodelist"] = ",".join(job.hosts)
@@ -58,7 +70,7 @@ def _options(job: BatchJob) -> Iterator[str]:
         defaults["time"] = str(max(1, floor(job.time_limit_s / 60)))
     if conditions := _conditions(job):
         defaults |= {"dependency": conditions, "kill-on-invalid-dep": "yes"}
-    for name, value in (defaults | given).items():
+    for name, value in (defaults | dict(given)).items():
         yield f"--{name}={_word(value)}" if value else f"--{name}"
 
 
@@ -66,17 +78,6 @@ def _conditions(job: BatchJob) -> str:
     afterok = [f"afterok:{':'.join(job.after)}"] if job.after else []
     singleton = ["singleton"] if job.lane else []
     return ",".join(afterok + singleton)
-
-
-def _checked(name: str, value: str) -> str:
-    if name in _OURS:
-        raise InputError(f"--with {name}: the sweep sets it itself; leave it out")
-    if not _NAME.fullmatch(name) or "\n" in value:
-        raise InputError(
-            f"--with {name}={value}: write an option of sbatch by its long name, as in "
-            f"partition=gpu or account=lab"
-        )
-    return value
 
 
 def _word(value: str) -> str:
