@@ -1,12 +1,14 @@
 """Layouts that our rules and an engine's own checks agree on: legal, or not.
 
     .venv-engines/bin/python tools/engine_agreement.py \
-        --megatron .venv-engines/wheels/megatron_core [--layouts 200] [--write]
+        --megatron .venv-engines/wheels/megatron_core --vllm $MESHFIT_VLLM_PYTHON \
+        [--layouts 200] [--write]
 
-For each engine, layouts are drawn at random (a seed), legal and illegal ones; each is written as the
-engine's own options, and judged twice: by the rules of its profile, and by the engine's own code on
-CPU. ``--write`` puts the table into docs/engine-agreement.md. FOLDER: the unpacked wheel of
-megatron-core, which is for Python 3.12. What was drawn twice counts once.
+For each engine, layouts (for vLLM whole commands) are drawn at random (a seed), legal and illegal ones;
+each is written as the engine's own options, and judged twice: by the rules of its profile, and by the
+engine's own code on CPU. ``--write`` puts the table into docs/engine-agreement.md. ``--megatron``: the
+unpacked wheel of megatron-core, which is for Python 3.12; ``--vllm``: the Python of an environment with
+vLLM's CPU build. What was drawn twice counts once.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import server_cases
 from pages import DOCS, write_tables
 
 from meshfit.cluster.shorthand import read_shorthand
@@ -70,6 +73,21 @@ BEYOND: dict[str, dict[str, str]] = {
         "global_batch_divisible": "batches are the script's",
         "sequence_divisible_by_exchange": "sequences are the script's",
     },
+    "vllm": {
+        "intermediate_size_divisible": "seen when layers are built (`utils.py` of `distributed`)",
+        "expert_width_divisible": "seen when layers are built",
+        "shared_expert_width_divisible": "seen when layers are built",
+        "dense_width_keeps_quantization": "seen when layers are built",
+        "expert_width_keeps_quantization": "seen when layers are built",
+        "shared_expert_width_keeps_quantization": "seen when layers are built",
+        "padded_vocabulary_divisible": "seen when layers are built",
+        "key_value_heads_divide_or_replicate": "seen when layers are built",
+        "experts_over_every_rank": "seen when layers are built",
+        "balanced_experts_divisible": "seen when experts are placed",
+        "layers_fill_stages": "seen when layers are built",
+        "replicas_fill_hosts": "devices of a host are counted when processes start",
+        "replica_within_hosts": "devices of a host are counted when processes start",
+    },
 }
 """Rules of ours that what is asked here cannot see -> why."""
 
@@ -87,10 +105,22 @@ class Agreement:
     """Refused by rules alone that the engine's check cannot see."""
     apart: list[tuple[str, str, str]] = field(default_factory=list)
 
+    def add(self, engine: str, what: str, rules: list[str], theirs: str) -> None:
+        """Count one case: the rules that it breaks, and what the engine says."""
+        if rules and not theirs and set(rules) <= BEYOND[engine].keys():
+            self.beyond += 1
+        elif bool(rules) != bool(theirs):
+            self.apart.append((what, "; ".join(rules), theirs))
+        elif rules:
+            self.illegal += 1
+        else:
+            self.legal += 1
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megatron", type=Path, required=True)
+    parser.add_argument("--vllm", type=Path, required=True)
     parser.add_argument("--layouts", type=int, default=200)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
@@ -100,6 +130,7 @@ def main() -> None:
         "accelerate": accelerate_judge(),
     }
     found = {engine: compare(engine, judge, arguments.layouts) for engine, judge in judges.items()}
+    found["vllm"] = compare_commands(arguments.vllm, arguments.layouts)
     text = table(found)
     if arguments.write:
         write_tables(DOCS / "engine-agreement.md", text)
@@ -127,15 +158,20 @@ def compare(engine: str, judge: Judge, count: int) -> Agreement:
             model=read_model(model_name), training=training, topology=CLUSTER, layout=layout
         )
         rules = [one.rule for one in violations(facts, profile)]
-        ours = "; ".join(rules)
-        if rules and not theirs and set(rules) <= BEYOND[engine].keys():
-            found.beyond += 1
-        elif bool(ours) != bool(theirs):
-            found.apart.append((f"{model_name} {layout.label} batch={batch}", ours, theirs))
-        elif ours:
-            found.illegal += 1
-        else:
-            found.legal += 1
+        found.add(engine, f"{model_name} {layout.label} batch={batch}", rules, theirs)
+    return found
+
+
+def compare_commands(python: Path, count: int) -> Agreement:
+    """Draw ``count`` different commands of vLLM, and ask both of each."""
+    draw, found, seen = random.Random(SEED), Agreement(), set()
+    with server_cases.vllm(python) as ask:
+        while len(seen) < count:
+            command = server_cases.random_command(draw)
+            if tuple(command) not in seen:
+                seen.add(tuple(command))
+                rules = server_cases.our_rules(command)
+                found.add("vllm", " ".join(command), rules, ask(command))
     return found
 
 

@@ -168,13 +168,14 @@ def _layout(file: ServingFile, model: ModelSpec) -> ServingLayout | None:
 
 def _topology(file: ServingFile, added: Added) -> Topology:
     """The cluster that a person names; else as many accelerators as they name or the file takes, in the
-    hosts that it names."""
+    hosts that it names where there are such."""
     if added.cluster is not None:
         return read_topology(added.cluster, Path.cwd())
     assert added.accelerator is not None, "required before"
     count = added.gpus or file.num_ranks
     if file.hosts > 1 and count % file.hosts == 0:
-        return read_shorthand(f"{file.hosts}x{count // file.hosts} {added.accelerator}")
+        with suppress(InputError):
+            return read_shorthand(f"{file.hosts}x{count // file.hosts} {added.accelerator}")
     return cluster_of(added.accelerator, count)
 
 
