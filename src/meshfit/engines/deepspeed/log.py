@@ -9,9 +9,8 @@ but for the pipeline engine's.
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
-from meshfit.engines.logs.form import LogForm, Printed, number, scaled
+from meshfit.engines.logs.form import LogForm, Printed, clock_seconds, number, scaled
 from meshfit.engines.logs.lines import Line
 
 _GB = 2**30
@@ -50,8 +49,7 @@ def _printed(line: Line) -> Iterator[Printed]:
                 loss=number(match["loss"]),
             )
     for match in _PROGRESS.finditer(text):
-        moment = datetime.strptime(match["clock"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
-        yield Printed(step=int(match["step"]), clock_s=moment.timestamp())
+        yield Printed(step=int(match["step"]), clock_s=clock_seconds(match["clock"]))
     for match in _USAGE.finditer(text):
         yield Printed(
             rank=0,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from meshfit.engines.logs.lines import Line
 
@@ -78,3 +79,8 @@ def scaled(text: str | None, unit: int) -> int | None:
     """Bytes of a number in units of so many."""
     value = number(text)
     return None if value is None else round(value * unit)
+
+
+def clock_seconds(text: str) -> float:
+    """Seconds of a time as ``logging`` writes it, ``2026-11-29 10:00:01,250``."""
+    return datetime.fromisoformat(text.replace(",", ".")).replace(tzinfo=UTC).timestamp()

@@ -16,6 +16,9 @@ from meshfit.engines.torchtitan.log import LOG as TORCHTITAN
 from meshfit.errors import InputError
 from meshfit.record.engine_log import EngineLog
 
+ENOUGH = 200
+"""Statements of steps after which it is known whose log it is."""
+
 LOGS: tuple[LogForm, ...] = (TORCHTITAN, MEGATRON, DEEPSPEED, TRAINER)
 
 
@@ -40,11 +43,13 @@ def _lines(path: Path) -> Iterable[Line]:
 
 
 def _recognised(path: Path) -> LogForm:
-    """The kind of log of which most steps are stated in a file."""
+    """The kind of log of which most steps are stated at the beginning of a file."""
     counts = dict.fromkeys(range(len(LOGS)), 0)
     for line in _lines(path):
         for index, form in enumerate(LOGS):
             counts[index] += sum(map(is_of_step, form.printed(line)))
+        if sum(counts.values()) >= ENOUGH:
+            break
     best = max(counts, key=lambda index: counts[index])
     if not counts[best]:
         known = "; ".join(form.words for form in LOGS)

@@ -8,9 +8,8 @@ second and rank over all time since then (``LOG_RANK`` and torchrun's filter dec
 import math
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
-from meshfit.engines.logs.form import LogForm, Printed, number, scaled
+from meshfit.engines.logs.form import LogForm, Printed, clock_seconds, number, scaled
 from meshfit.engines.logs.lines import Line
 
 _STEP = re.compile(
@@ -37,18 +36,13 @@ def _printed(line: Line) -> Iterator[Printed]:
         yield Printed(
             step=int(match["step"]),
             tokens_per_s_per_rank=number(match["tps"]),
-            clock_s=None if clock is None else _seconds(clock),
+            clock_s=None if clock is None else clock_seconds(clock),
             loss=number(match["loss"]),
             gradient_norm=number(match["norm"]),
             mfu=None if mfu is None else mfu / 100,
             flops_per_s=None if flops is None else flops * 1e12,
             reserved_bytes=scaled(match["memory"], 2**30),
         )
-
-
-def _seconds(clock: str) -> float:
-    moment = datetime.strptime(clock, "%Y-%m-%d %H:%M:%S,%f")
-    return moment.replace(tzinfo=UTC).timestamp()
 
 
 def _stated(text: str) -> dict[str, int]:
