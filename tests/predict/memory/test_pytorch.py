@@ -88,6 +88,13 @@ def test_what_the_fullest_rank_of_experts_receives_grows_with_the_assumed_imbala
     assert activations(3.0, alone) == activations(1.0, alone)
 
 
+def test_of_two_factors_under_tp_the_one_on_the_divided_side_is_divided():
+    """Rank 4 beside q (by columns) and o (by rows) of 128 x 128, four layers."""
+    adapted = training(adapter=AdapterSpec(rank=4, targets=("q_proj", "o_proj")))
+    found = memory(llama(), adapted, {"tp": 2}).categories["optimizer"][0]
+    assert found == 2 * 4 * (4 * 2 * (4 * 128 / 2 + 4 * 128))
+
+
 def test_frozen_weights_are_stored_as_trained_ones_by_the_runner():
     """bf16 mixed: FSDP2 casts them when it gathers them."""
     adapted = training(precision=BF16, adapter=AdapterSpec(rank=4), global_batch_size=8)

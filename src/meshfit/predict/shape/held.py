@@ -247,9 +247,18 @@ def _held(
         return Held(trained=own, matrices=own if is_matrix else Parameters())
     if not (in_layers and tensor.role == "linear"):
         return Held(frozen=own)
-    factors = adapter_elements(tensor, adapter)
-    added = divided(tensor, factors, key_value_heads)
+    added = _factors(tensor, adapter, key_value_heads)
     return Held(trained=added, matrices=added, frozen_linears=own)
+
+
+def _factors(tensor: Tensor, adapter: AdapterSpec, key_value_heads: int | None) -> Parameters:
+    """Of the two factors beside a linear, the one on its divided side is divided with it."""
+    both = adapter_elements(tensor, adapter)
+    if not both or tensor.split is None:
+        return Parameters(replicated=both)
+    side = tensor.shape[0] if tensor.split == "column" else tensor.shape[-1]
+    own = divided(tensor, adapter.rank * side, key_value_heads)
+    return own + Parameters(replicated=both - adapter.rank * side)
 
 
 def key_value_heads(layer: LayerSpec) -> int | None:
