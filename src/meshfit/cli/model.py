@@ -8,7 +8,7 @@ from rich.console import Console
 
 from meshfit.cli.verify import built_counts, comparison
 from meshfit.errors import InputError, RunError
-from meshfit.report.tables import inventory_memory_table, inventory_table
+from meshfit.report.inventory import inventory_memory_table, inventory_table
 from meshfit.units import format_count
 from meshfit.workload.inventory import inventory
 from meshfit.workload.models import read_model

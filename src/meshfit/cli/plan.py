@@ -34,8 +34,8 @@ from meshfit.report.documents import PlanDocument
 from meshfit.report.dry_run import dry_run_table
 from meshfit.report.explain import explain_view
 from meshfit.report.placements import placements_view
+from meshfit.report.plan import plan_view
 from meshfit.report.sensitivity import sensitivity_view
-from meshfit.report.tables import plan_view
 
 NOTHING_FITS = 1
 PLACED_LAYOUTS = 3

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from meshfit.breakdown import MEMORY_CATEGORIES
 from meshfit.report.calibration import calibration_view
-from meshfit.report.tables import violations_list, warnings_list
+from meshfit.report.violations import violations_list, warnings_list
 from meshfit.units import format_bytes, format_duration, format_percent
 
 _STYLES = {"fits": "bold green", "tight": "bold yellow", "does_not_fit": "bold red"}

@@ -9,7 +9,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from meshfit.report.tables import violations_list
+from meshfit.report.violations import violations_list
 from meshfit.units import format_bytes, format_count, format_duration, format_percent
 
 _STYLES = {"fits": "bold green", "tight": "bold yellow"}

@@ -7,7 +7,7 @@ from meshfit.funnel.check.checking import broken_rules, check_document
 from meshfit.funnel.plan.plan_document import plan_document
 from meshfit.funnel.space.planning import make_plan
 from meshfit.job.read import layout_of_keys, read_job
-from meshfit.report.tables import plan_view
+from meshfit.report.plan import plan_view
 
 JOB = """
 schema_version: 1
