@@ -1,6 +1,6 @@
 """Find the constants of ``serve/constants.csv`` again from measured servers.
 
-python tools/fit_serving.py serving.csv [ROUNDS] > constants.csv
+    python tools/fit_serving.py serving.csv [ROUNDS] > constants.csv
 """
 
 import csv

@@ -13,7 +13,7 @@ from meshfit.predict.costs.constants import TimeConstants
 from meshfit.predict.costs.rates import TILE
 from meshfit.profile import EngineProfile
 from meshfit.serve.attention import Mixer, mixers
-from meshfit.serve.device import ServingDevice, serving_device
+from meshfit.serve.device import ServingDevice, of_release, serving_constants, serving_device
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.matmuls import (
     ComputeType,
@@ -38,6 +38,9 @@ KERNELS_OF_EXPERTS = 4
 """Choice of experts, sorting of tokens, activation, weighted sum."""
 EXPERT_TILE = 16
 """Rows of one expert that are computed whole: the least of the grouped kernels' tiles."""
+LAUNCHES_OF_ALL_REDUCE = 3
+"""By an engine's own kernel outside a graph: room for the result, a copy into the registered buffer, and
+the kernel."""
 STREAMED_PER_LAYER = 10
 """Hidden vectors that norms, residuals and rotation of one layer read and write for a token."""
 
@@ -84,6 +87,7 @@ class ReplicaClock:
     Attributes:
         cache_bytes: of one element of the KV cache.
         release: of the engine, where it is known; else what its releases have in common.
+        eager: whether the host launches every kernel, instead of captured graphs.
     """
 
     model: ModelSpec
@@ -92,6 +96,7 @@ class ReplicaClock:
     topology: Topology
     cache_bytes: float = 2.0
     release: str = ""
+    eager: bool = False
     constants: TimeConstants | None = None
 
     def with_constants(self, constants: TimeConstants) -> "ReplicaClock":
@@ -118,6 +123,16 @@ class ReplicaClock:
     def request_s(self) -> float:
         """Seconds that a request spends outside steps before its first token."""
         return self.device.request_s
+
+    @property
+    def pace(self) -> float:
+        """Time per token of the engine's release over that of its others."""
+        return self.of_engine("pace")
+
+    def of_engine(self, kind: str) -> float:
+        """A constant of the engine, or of its release where that has one of its own."""
+        known = self.constants or serving_constants()
+        return of_release(known, kind, self.profile.name, self.release)
 
     def step_s(self, load: StepLoad) -> FloatArray:
         """Seconds from the start of a step to its tokens, through all pipeline stages."""
@@ -196,11 +211,13 @@ class _Stage:
     def time(self, steps: _Steps) -> StageTime:
         products, weights = self._matmul_s(steps)
         scores, caches = self._decode_attention_s(steps)
+        compute, memory = products + scores + self._prefill_s(steps), weights + caches
+        communication, launches = self._communication_s(steps), self._launches_s(steps)
+        if self.clock.eager:
+            busy = compute + memory + communication
+            launches = np.maximum(launches, self._host_launches_s(steps) - busy)
         return StageTime(
-            compute=products + scores + self._prefill_s(steps),
-            memory=weights + caches,
-            communication=self._communication_s(steps),
-            launches=self._launches_s(steps),
+            compute=compute, memory=memory, communication=communication, launches=launches
         )
 
     @property
@@ -253,8 +270,8 @@ class _Stage:
     ) -> tuple[FloatArray, FloatArray]:
         """Seconds of those matmuls that arithmetic bounds, and of those that memory does.
 
-        Experts are one grouped kernel: it fills the device as one matmul of all their rows does, and
-        computes whole tiles of each.
+        Experts are one grouped kernel: it fills the device as one matmul of the tiles of all of them
+        does (each that got any row has tiles of its own), and computes whole small tiles of each.
         """
         flat = tokens.reshape(1, -1)
         is_expert = columns.experts > 0
@@ -262,7 +279,7 @@ class _Stage:
         rows = np.where(is_expert, rows, flat)
         times = np.where(is_expert, active, 1.0) * columns.count
         n, k = columns.outputs, columns.inputs
-        together = np.where(is_expert, rows * active, rows)
+        together = np.where(is_expert, np.ceil(rows / TILE) * TILE * active, rows)
         rate = self.device.matmul[kind].rate(np.maximum(together, TILE), n, k)
         rate = rate * np.where(is_expert, self.device.experts, 1.0)
         computed = np.where(is_expert, np.ceil(rows / EXPERT_TILE) * EXPERT_TILE, rows)
@@ -342,10 +359,11 @@ class _Stage:
 
     def _all_reduce_s(self, size: FloatArray, ranks: int) -> FloatArray:
         """The faster of NCCL and of the engine's own kernel, in which every rank reads what all
-        others have (vLLM's and SGLang's ``custom_all_reduce``, one shot), inside one domain."""
+        others have (vLLM's and SGLang's ``custom_all_reduce``, one shot), inside one domain; over PCIe
+        it is for two ranks (``custom_all_reduce.py``: no more than two PCIe-only GPUs)."""
         by_nccl = self._collective_s("all_reduce", size, ranks)
         level = self.clock.topology.levels[0]
-        if ranks > level.size:
+        if ranks > level.size or (level.kind == "bus" and ranks > 2):
             return by_nccl
         own = self.device.custom_s + size * (ranks - 1) / level.bandwidth_bytes_per_s
         return np.minimum(by_nccl, own)
@@ -367,14 +385,22 @@ class _Stage:
 
     # Launches
 
-    def _launches_s(self, steps: _Steps) -> FloatArray:
-        """Every kernel starts and ends, however little it does."""
+    def _kernels(self, steps: _Steps) -> FloatArray:
         kernels = sum(float(columns.count.sum()) for columns in self._layer_matmuls.values())
         kernels += self.num_layers * OTHER_KERNELS_PER_LAYER
         kernels += self._moe_layers * KERNELS_OF_EXPERTS
         both = (steps.prefill_tokens > 0).astype(float) + (steps.decode_requests > 0)
-        attention = both * sum(mixer.count for mixer in self.mixers)
-        return np.asarray((kernels + attention) * self.device.kernel_s)
+        return np.asarray(kernels + both * sum(mixer.count for mixer in self.mixers))
+
+    def _launches_s(self, steps: _Steps) -> FloatArray:
+        """Every kernel starts and ends, however little it does."""
+        return np.asarray(self._kernels(steps) * self.device.kernel_s)
+
+    def _host_launches_s(self, steps: _Steps) -> FloatArray:
+        """What the host takes to launch them one by one; it runs ahead where they take longer."""
+        reductions = 2 * self.num_layers if self.clock.layout.tp > 1 else 0
+        launches = self._kernels(steps) + reductions * LAUNCHES_OF_ALL_REDUCE
+        return np.asarray(launches * self.device.launch_s)
 
 
 def _by_type(matmuls: tuple[Matmul, ...]) -> dict[ComputeType, Matmuls]:

@@ -50,6 +50,7 @@ class ServingDevice:
         attention_share: of those rates, what is achieved here.
         latent_flops_per_s: of latent attention's decode; ``scan_flops_per_s`` of recurrences.
         custom_s: of a smallest all_reduce by the engine's own kernel.
+        launch_s: of the host for each kernel that no graph holds.
         kernel_s, step_s, sequence_s, request_s: see ``constants.csv``.
     """
 
@@ -62,6 +63,7 @@ class ServingDevice:
     latent_flops_per_s: float
     scan_flops_per_s: float
     custom_s: float
+    launch_s: float
     kernel_s: float
     step_s: float
     sequence_s: float
@@ -102,6 +104,7 @@ def serving_device(
         latent_flops_per_s=known["latent"] * large,
         scan_flops_per_s=known["scan"] * large,
         custom_s=_of(known, "custom", LINK_OF.get(accelerator.name, "other")),
+        launch_s=_of(known, "launch", name),
         kernel_s=_of(known, "kernel", engine),
         step_s=_of(known, "step", engine),
         sequence_s=_of(known, "sequence", engine),

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.serve.clock import ReplicaClock
-from meshfit.serve.device import of_release, serving_constants
 from meshfit.serve.step_time import StepLoad, chunk_pairs
 
 FloatArray = NDArray[np.float64]
@@ -55,8 +54,9 @@ def steady_state(
     While ``n`` requests decode ``O`` tokens each, as many prompts are computed, in steps that decode
     as well: ``tpot = decode + interference x n / O x prompt``. A first token takes the steps of its
     own prompt and of those under way when it comes (``own``), and a few decoding ones between
-    client and scheduler (``waited``). ``pace`` is that of a release's tokens over the engine's
-    others, drafts that it checks included. In a pipeline as many micro-batches as stages are under way,
+    client and scheduler (``waited``); where groups share attention out, an engine holds prompts back
+    until all groups have some (``balanced``). ``pace`` is that of a release's tokens over the engine's
+    others, drafts that it checks included; ``start`` that of its first tokens. In a pipeline as many micro-batches as stages are under way,
     each with its part of the requests: a token takes one of them all the way through, and another
     one's prompt holds up a stage.
 
@@ -86,10 +86,11 @@ def steady_state(
         )
     )
     prompt_s = chunks * (mixed_s - decode_s)
-    shared_s = _constant(clock, "interference") * in_flight / output * prompt_s / stages
-    tpot_s = _constant(clock, "pace") * (decode_s + shared_s)
-    own_s = _constant(clock, "own") * chunks * mixed_s
-    ttft_s = clock.request_s + _constant(clock, "waited") * decode_s + own_s
+    shared_s = clock.of_engine("interference") * in_flight / output * prompt_s / stages
+    tpot_s = clock.pace * (decode_s + shared_s)
+    own_s = clock.of_engine("own") * chunks * mixed_s
+    start = clock.of_engine("start")
+    ttft_s = start * (clock.request_s + waiting_steps(clock) * decode_s + own_s)
     service_s = ttft_s + (output - 1) * tpot_s
     return SteadyState(
         in_flight=in_flight,
@@ -99,7 +100,7 @@ def steady_state(
         tpot_s=tpot_s,
         ttft_s=ttft_s,
         waiting_s=np.maximum(sent / in_flight - 1, 0.0) * service_s,
-        burst_s=batch_s * (in_flight / together * chunks + 1) / 2,
+        burst_s=start * batch_s * (in_flight / together * chunks + 1) / 2,
         requests_per_s=in_flight / service_s,
     )
 
@@ -107,12 +108,15 @@ def steady_state(
 def benchmark_ttft_s(clock: ReplicaClock, steady: SteadyState) -> FloatArray:
     """Mean time to first token that a closed-loop benchmark prints, in which a share of the requests
     (``burst``) is sent with all others at once when it starts."""
-    return np.asarray(steady.ttft_s + steady.waiting_s + _constant(clock, "burst") * steady.burst_s)
+    return np.asarray(steady.ttft_s + steady.waiting_s + clock.of_engine("burst") * steady.burst_s)
 
 
-def _constant(clock: ReplicaClock, kind: str) -> float:
-    known = clock.constants or serving_constants()
-    return of_release(known, kind, clock.profile.name, clock.release)
+def waiting_steps(clock: ReplicaClock) -> float:
+    """Decoding steps between send and first token."""
+    waited = clock.of_engine("waited")
+    if clock.layout.attention_dp > 1:
+        waited += clock.of_engine("balanced")
+    return waited
 
 
 def _steps(

@@ -36,11 +36,14 @@ def measured():
 
 
 def test_a_pace_takes_what_the_other_constants_may_not(measured):
+    """First tokens are as predicted, so that theirs only goes nearer to 1, where few rows are."""
     found, shipped = fitted_to(measured, rounds=0), serving_constants()
-    (moved,) = (name for name in found.entries if name == "pace.vllm-0.19.0")
-    assert shipped[moved] < found[moved] <= 1.2 * shipped[moved]
+    pace, start = "pace.vllm-0.19.0", "start.vllm-0.19.0"
+    assert shipped[pace] < found[pace] <= 1.2 * shipped[pace]
+    assert abs(found[start] - 1) < abs(shipped[start] - 1)
     assert {name for name in found.entries if found[name] != shipped[name]} == {
-        moved,
+        pace,
+        start,
         "spread.tpot",
         "spread.ttft",
     }

@@ -20,7 +20,8 @@ FloatArray = NDArray[np.float64]
 
 TOLERANCE = 0.12
 """Relative error at which a row weighs half."""
-PACE = "pace"
+PACES: dict[str, str] = {"pace": "tpot_s", "start": "ttft_s"}
+"""Constants of releases that scale a latency, and whose."""
 LEAST_ROWS_OF_RELEASE = 40
 SHRINK_ROWS = 10
 """Rows that pull a release's pace to that of all."""
@@ -61,7 +62,7 @@ def _names(group: ServedGroup, constants: TimeConstants) -> list[str]:
 
 def fitted_to(rows: Sequence[ServingRow], *, rounds: int = 4) -> TimeConstants:
     """Constants fitted to these rows, from those that are shipped: rates and overheads first, then
-    the pace of each release with enough rows, by the median of what is left, and at last the half
+    the paces of each release with enough rows, by the median of what is left, and at last the half
     widths that hold four of five rows."""
     groups, reasons = served_groups(rows)
     kept = [number for number in range(len(rows)) if number not in reasons]
@@ -91,7 +92,7 @@ def _without_paces(constants: TimeConstants) -> TimeConstants:
     """Paces stay out of the first fit."""
     return TimeConstants(
         {
-            name: replace(entry, is_fitted=False) if name.startswith(PACE) else entry
+            name: replace(entry, is_fitted=False) if name.partition(".")[0] in PACES else entry
             for name, entry in constants.entries.items()
         }
     )
@@ -103,14 +104,16 @@ def _with_paces(
     predicted: FloatArray,
     constants: TimeConstants,
 ) -> TimeConstants:
+    """With those of releases that have any; ``predicted`` as ``_Remembered`` has it."""
     left: dict[str, list[float]] = defaultdict(list)
     shipped = serving_constants()
-    for number in kept:
-        row = rows[number]
-        name = f"{PACE}.{ENGINES[row.backend]}-{row.release}"
-        if name in shipped.entries:
-            own = constants[name]
-            left[name].append(math.log(row.tpot_s / predicted[number]) + math.log(own))
+    for of_kind, (kind, measured) in zip(predicted.reshape(2, -1), PACES.items(), strict=True):
+        for number in kept:
+            row = rows[number]
+            name = f"{kind}.{ENGINES[row.backend]}-{row.release}"
+            if name in shipped.entries:
+                ratio = getattr(row, measured) / of_kind[number]
+                left[name].append(math.log(ratio) + math.log(constants[name]))
     paces = {}
     for name, logs in left.items():
         if len(logs) >= LEAST_ROWS_OF_RELEASE:
