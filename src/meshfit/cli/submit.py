@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from meshfit.errors import InputError, nearest_name
+from meshfit.funnel.submit.submitted import Submitted
+from meshfit.funnel.submit.submitting import SubmitOptions
 from meshfit.funnel.sweep.fit import HERE
 from meshfit.funnel.sweep.runner import SweepRunner
-from meshfit.funnel.sweep.submitted import Submitted
-from meshfit.funnel.sweep.submitting import SubmitOptions
 from meshfit.submit.schedulers import SCHEDULERS
 
 SubmitTo = Annotated[

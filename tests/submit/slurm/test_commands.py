@@ -109,4 +109,4 @@ def test_a_controller_that_does_not_answer_says_nothing_of_any_job(programs):
 def test_a_job_whose_id_was_lost_is_found_by_its_mark(programs):
     programs.write("squeue", "printf '7 |(null) |\\n8 |abc |\\n'")
     assert Slurm({}).find("abc") == "8"
-    assert Slurm({}).find("abd") is None
+    assert Slurm({}).find("xyz") is None

@@ -14,8 +14,8 @@ import pytest
 
 from meshfit.record.schema import Record
 from meshfit.record.store import RecordStore
-from tests.funnel.small_job import write_job
 from tests.processes import marked_processes
+from tests.submit.cluster_job import CATALOGUE, CLUSTER, write_cluster_job
 from tests.submit.slurm.slurm_here import slurm_here, wait_until, why_no_slurm
 
 pytestmark = [
@@ -23,26 +23,7 @@ pytestmark = [
     pytest.mark.skipif(why_no_slurm() is not None, reason=str(why_no_slurm())),
 ]
 
-CATALOGUE = """
-schema_version: 1
-accelerators:
-  cpu-core:
-    device_type: cpu
-    memory: 3 GiB
-    memory_bandwidth: 10 GB/s
-    peak_flops_per_s: {fp32: 5.0e+10, bf16: 5.0e+10}
-"""
-
-CLUSTER = """
-schema_version: 1
-accelerator: cpu-core
-gpus_per_host: 1
-levels:
-  - {name: node, size: 1, kind: bus, bandwidth: 1 GB/s}
-  - {name: network, size: 2, kind: switch, bandwidth: 1 GB/s}
-hosts: [n2, n1]
-"""
-
+CLUSTER_OF_HOSTS = f"{CLUSTER}hosts: [n2, n1]\n"
 RUN = "run: {shortlist: 3, repeats: 1, steps: 6, warmup: 1}\ncalibration: none\n"
 KILLED = "dp_shard=2"
 LAUNCHES_PATIENCE_S = 300.0
@@ -58,12 +39,7 @@ class Sweep:
     """``meshfit fit --submit slurm`` of the small job, three layouts on two nodes."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        job = write_job(folder, RUN)
-        lines = job.read_text().splitlines(keepends=True)
-        job.write_text(
-            "".join("cluster: cluster.yaml\n" if c.startswith("cluster:") else c for c in lines)
-        )
-        (folder / "cluster.yaml").write_text(CLUSTER)
+        job = write_cluster_job(folder, RUN, cluster=CLUSTER_OF_HOSTS)
         self.folder = folder
         self.out = folder / "out"
         self.command = [
@@ -154,7 +130,7 @@ def test_one_job_for_all_that_is_left_by_ctrl_c_and_killed_from_outside(in_slurm
     wait_until(sweep.is_at(KILLED), LAUNCHES_PATIENCE_S)
     folder, job_id = sweep.job_of(KILLED)
     for job in psutil.process_iter(["cmdline"]):
-        if job.info["cmdline"][-2:] == ["meshfit.funnel.sweep.part", str(folder)]:
+        if job.info["cmdline"][-2:] == ["meshfit.funnel.submit.part", str(folder)]:
             os.kill(job.pid, signal.SIGKILL)
     out, err = process.communicate(timeout=LAUNCHES_PATIENCE_S)
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from meshfit.errors import InputError
-from meshfit.funnel.sweep.cuts import cuts, time_limits_s
+from meshfit.funnel.submit.cuts import cuts, time_limits_s
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.sweep_plan import make_sweep_plan
 from meshfit.funnel.sweep.tasks import TaskList

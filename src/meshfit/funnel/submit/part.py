@@ -1,4 +1,4 @@
-"""``python -m meshfit.funnel.sweep.part FOLDER/jobs/N``: what a job of a submitted sweep runs.
+"""``python -m meshfit.funnel.submit.part FOLDER/jobs/N``: what a job of a submitted sweep runs.
 
 It is the sweep that ``meshfit fit`` runs on one machine, of the launches that the part names and on the
 nodes that the job was given. Its rows stay in the part's folder, for whoever submitted it to gather.

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from meshfit.errors import InputError, RunError
+from meshfit.funnel.submit.gathering import Gathering, OpenPart
+from meshfit.funnel.submit.submitting import SubmitOptions, Submitter
 from meshfit.funnel.sweep.folder import RunFolder
-from meshfit.funnel.sweep.gathering import Gathering, OpenPart
 from meshfit.funnel.sweep.progress import Progress
 from meshfit.funnel.sweep.runner import require_runnable_model
-from meshfit.funnel.sweep.submitting import SubmitOptions, Submitter
 from meshfit.funnel.sweep.sweep import SweepEnd, device_seconds
 from meshfit.funnel.sweep.tasks import Task
 from meshfit.job.spec import Job

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshfit.errors import InputError
-from meshfit.funnel.sweep.cuts import Cut, cuts, time_limits_s
+from meshfit.funnel.submit.cuts import Cut, cuts, time_limits_s
+from meshfit.funnel.submit.gathering import OpenPart
 from meshfit.funnel.sweep.folder import RunFolder
-from meshfit.funnel.sweep.gathering import OpenPart
 from meshfit.funnel.sweep.tasks import Task
 from meshfit.job.spec import Job
 from meshfit.record.files import read_part, read_submission, write_json_atomically
@@ -101,7 +101,7 @@ class Submitter:
         batch = BatchJob(
             name=f"meshfit {self._job.name} {cut.title}",
             mark=part.mark,
-            command=(sys.executable, "-m", "meshfit.funnel.sweep.part", str(files.root)),
+            command=(sys.executable, "-m", "meshfit.funnel.submit.part", str(files.root)),
             folder=Path.cwd(),
             log=files.log,
             num_nodes=nodes,

@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console
 
 from meshfit.errors import InputError, RunError
-from meshfit.funnel.sweep import part, submitted, sweep
+from meshfit.funnel.submit import part, submitted
+from meshfit.funnel.submit.submitted import Submitted
+from meshfit.funnel.submit.submitting import SubmitOptions
+from meshfit.funnel.sweep import sweep
 from meshfit.funnel.sweep.folder import RunFolder
-from meshfit.funnel.sweep.submitted import Submitted
-from meshfit.funnel.sweep.submitting import SubmitOptions
 from meshfit.funnel.sweep.sweep_plan import make_sweep_plan, plan_hash
 from meshfit.funnel.sweep.tasks import TaskList
 from meshfit.launch.supervise import LaunchOutcome

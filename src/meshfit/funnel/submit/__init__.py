@@ -1,0 +1,1 @@
+"""A sweep whose launches are done by jobs of a cluster's scheduler."""
