@@ -343,3 +343,16 @@ def test_a_cluster_that_is_this_machine_is_not_submitted(cluster, sweep_of_two, 
     runner = Submitted(cluster, SubmitOptions(job_file=sweep_of_two.path))
     with pytest.raises(InputError, match="as in `cluster: 2x8 H100-SXM`"):
         runner.require(read_small_job(tmp_path / "other"))
+
+
+def test_a_launch_whose_row_came_just_before_its_job_was_ended_is_not_interrupted(
+    cluster, sweep_of_two, monkeypatch
+):
+    def ended(progress, task, row):
+        if task.is_candidate:
+            raise EndedBy(CANCELLED)
+
+    monkeypatch.setattr(part.PartProgress, "finish", ended)
+    end = sweep_of_two.go()
+    assert [row.outcome for row in end.records if row.purpose == "measure"] == ["ok"]
+    assert len(end.not_run) == 3

@@ -23,7 +23,7 @@ from meshfit.record.files import read_under_way, write_json_atomically
 from meshfit.record.heartbeat import read_heartbeats
 from meshfit.record.schema import SCHEMA_VERSION, Failure, Record
 from meshfit.record.store import RecordStore
-from meshfit.record.submission import PartFolder, SubmittedPart
+from meshfit.record.submission import PartFolder, SubmittedPart, UnderWay
 from meshfit.submit.batch_job import JobState
 
 
@@ -121,17 +121,18 @@ class Gathering:
     def _row_of_killed(self, part: OpenPart, state: JobState) -> Record | None:
         """Of the launch that was under way; where none was, of the candidate whose job it is. None
         where the job is of several, of which none had begun."""
-        if part.files.under_way.exists():
-            return self._row_under_way(part, state)
         tasks = self._unsettled(part)
+        if part.files.under_way.exists():
+            at = read_under_way(part.files.under_way)
+            if at.task in [task.key for task in tasks]:  # else its row came just before the end
+                return self._row_under_way(part, state, at)
         if len({task.request.candidate for task in tasks}) > 1:
             return None
         message = f"{part.called} ended outside any launch: {_with_last_words(state, part)}"
         ended = LaunchOutcome(outcome="interrupted", failure=Failure(message=message), seconds=0.0)
         return row_of(tasks[0], ended, folder=self._folder, started_at=datetime.now(UTC))
 
-    def _row_under_way(self, part: OpenPart, state: JobState) -> Record:
-        at = read_under_way(part.files.under_way)
+    def _row_under_way(self, part: OpenPart, state: JobState, at: UnderWay) -> Record:
         task = self._tasks[at.task]
         beats = read_heartbeats(task.folder)
         last_s = max((beat.time for beat in beats.values()), default=at.started_at)
