@@ -8,19 +8,22 @@ from typing import Annotated
 import typer
 
 from meshfit.errors import InputError, nearest_name
+from meshfit.funnel.submit.allocated import Allocated
 from meshfit.funnel.submit.submitted import Submitted
 from meshfit.funnel.submit.submitting import SubmitOptions
 from meshfit.funnel.sweep.fit import HERE
 from meshfit.funnel.sweep.runner import SweepRunner
 from meshfit.submit.schedulers import SCHEDULERS
 
+ALLOCATION = "allocation"
+
 SubmitTo = Annotated[
     str | None,
     typer.Option(
         "--submit",
         metavar="SCHEDULER",
-        help="Do the launches in jobs of slurm or kubernetes, on nodes of the job's cluster "
-        "(default: on this machine).",
+        help="Do the launches in jobs of slurm or kubernetes, on nodes of the job's cluster; or "
+        "(allocation) on those of the Slurm job that this command runs in (default: on this machine).",
         show_default=False,
     ),
 ]
@@ -74,9 +77,18 @@ def runner_of(
         if words.each or words.max_nodes is not None or words.options:
             raise InputError("--one-job-each, --max-nodes and --with go with --submit")
         return HERE
+    if words.to == ALLOCATION:
+        if words.each or words.max_nodes is not None or words.options:
+            raise InputError(
+                "--submit allocation asks for nothing: --one-job-each, --max-nodes and --with go with "
+                "the schedulers"
+            )
+        return Allocated()
     if words.to not in SCHEDULERS:
-        nearest = nearest_name(words.to, SCHEDULERS) or next(iter(SCHEDULERS))
-        raise InputError(f"--submit {words.to!r}: use {' or '.join(SCHEDULERS)}; try {nearest}")
+        nearest = nearest_name(words.to, (*SCHEDULERS, ALLOCATION)) or next(iter(SCHEDULERS))
+        raise InputError(
+            f"--submit {words.to!r}: use {', '.join(SCHEDULERS)} or {ALLOCATION}; try {nearest}"
+        )
     options = SubmitOptions(
         job_file=job,
         rank_order=rank_order,

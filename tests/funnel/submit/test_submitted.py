@@ -157,7 +157,7 @@ class Sweep:
         runner = Submitted(
             self.cluster, SubmitOptions(job_file=self.path, given_layouts=True, **options)
         )
-        runner.require(self.job)
+        runner.placed(self.job)
         self.cluster.launched.clear()
         tasks = list(TaskList(self.job, self.plan, self.folder))
         try:
@@ -342,7 +342,7 @@ def test_a_cluster_that_is_this_machine_is_not_submitted(cluster, sweep_of_two, 
 
     runner = Submitted(cluster, SubmitOptions(job_file=sweep_of_two.path))
     with pytest.raises(InputError, match="as in `cluster: 2x8 H100-SXM`"):
-        runner.require(read_small_job(tmp_path / "other"))
+        runner.placed(read_small_job(tmp_path / "other"))
 
 
 def test_a_launch_whose_row_came_just_before_its_job_was_ended_is_not_interrupted(

@@ -163,3 +163,18 @@ def test_an_exported_script_runs_with_ranks_in_the_order_of_the_clusters_hosts(
     log = (export / "log.txt").read_text()
     assert done.returncode == 0, log
     assert len(re.findall(r"^step +\d+.*loss", log, re.MULTILINE)) >= 6
+
+
+def test_a_layout_runs_on_the_nodes_of_an_allocation(in_slurm: Callable[..., Sweep]) -> None:
+    sweep = in_slurm()
+    out = sweep.folder / "allocated"
+    meshfit = [sys.executable, "-m", "meshfit.cli.main", "run", str(sweep.folder / "job.yaml")]
+    meshfit += ["--layout", "dp_shard=2", "--out", str(out), "--submit", "allocation"]
+    salloc = ["salloc", "--nodes=2", "--exclusive", "--time=10"]
+    done = subprocess.run(
+        [*salloc, *meshfit], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    row = RecordStore(out).records()[-1]
+    assert row.result is not None
+    assert [rank.host for rank in row.result.ranks] == ["n2", "n1"]

@@ -30,8 +30,9 @@ class Submitted:
         self._scheduler = scheduler
         self._options = options
 
-    def require(self, job: Job) -> None:
-        """The job's cluster is described, and no larger than what its jobs may hold."""
+    def placed(self, job: Job) -> Job:
+        """As it is: which nodes a job gets, it learns when it runs. The cluster is described, and no
+        larger than what jobs may hold."""
         require_runnable_model(job)
         if job.topology.is_here or job.topology.lab is not None:
             raise InputError(
@@ -44,6 +45,7 @@ class Submitted:
                 f"--max-nodes {most}, but every layout of this job fills "
                 f"{job.topology.num_hosts} nodes: allow as many, or make the cluster smaller"
             )
+        return job
 
     def run(
         self, job: Job, tasks: Sequence[Task], *, folder: RunFolder, console: Console

@@ -108,7 +108,7 @@ def _sweep(
     console: Console,
     runner: SweepRunner,
 ) -> FitEnd:
-    runner.require(job)
+    job = runner.placed(job)
     folder = RunFolder(out) if out else RunFolder.of_plan(job.name, key)
     with lab_in_use(job.topology.lab), folder_lock(folder.root):
         plan = plan_in(folder.plan, key) or _decide(job, key, folder, choose_layouts)

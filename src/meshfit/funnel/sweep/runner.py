@@ -1,4 +1,4 @@
-"""Where the launches of a sweep are done: on this machine, or (``submitted``) in jobs of a cluster."""
+"""Where the launches of a sweep are done: on this machine, or (``funnel.submit``) on a cluster."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ from meshfit.launch.supervise import port_problem
 class SweepRunner(Protocol):
     """Does the launches of a sweep. Its caller holds the run folder's lock."""
 
-    def require(self, job: Job) -> None:
-        """What can be known to fail before anything is started.
+    def placed(self, job: Job) -> Job:
+        """The job with the hosts that it will run on, as far as they are known.
 
         Raises:
-            InputError: with what would work.
+            InputError: it is known to fail, before anything is started; with what would work.
         """
 
     def run(
@@ -41,9 +41,10 @@ class SweepRunner(Protocol):
 class Here:
     """Launches one after another on this machine, or on the hosts of its lab."""
 
-    def require(self, job: Job) -> None:
-        """The job's cluster is this machine, and everything that ranks need is on it."""
+    def placed(self, job: Job) -> Job:
+        """As it is: its cluster is this machine, and everything that ranks need is on it."""
         require_runnable(job)
+        return job
 
     def run(
         self, job: Job, tasks: Sequence[Task], *, folder: RunFolder, console: Console
@@ -74,9 +75,7 @@ def require_runnable(job: Job) -> None:
             f"scheduler (`fit --submit slurm`)"
         )
     require_runnable_model(job)
-    missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
-    if missing:
-        raise InputError(f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'")
+    require_packages()
     if (
         job.run.port is not None
         and job.topology.lab is None
@@ -86,6 +85,17 @@ def require_runnable(job: Job) -> None:
             f"run.{problem}: choose another one, or leave run.port out to take a free one for each "
             f"launch"
         )
+
+
+def require_packages() -> None:
+    """That what ranks import is installed here.
+
+    Raises:
+        InputError: it is not.
+    """
+    missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
+    if missing:
+        raise InputError(f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'")
 
 
 def require_runnable_model(job: Job) -> None:
