@@ -123,9 +123,10 @@ class ExpertModel:
         """All forwards and backwards of the step are done, and the optimizer's update."""
         counts = self.log.end_step()
         self.times.end_step()
-        biases = [router.e_score_correction_bias for router in self._routers]
-        if self._policy.bias_rate and biases and biases[0] is not None:
+        if self._policy.bias_rate and self._rule.is_biased:
+            # Also where a stage has no router: counting is a collective of all ranks.
             tokens_LE = self._over_ranks(counts.tokens_LE)
+            biases = [router.e_score_correction_bias for router in self._routers]
             move_biases(biases, tokens_LE, self._policy.bias_rate)
 
     def token_loss_sum(

@@ -4,7 +4,7 @@ Legend: T tokens, E experts, K choices of a token, G groups of experts.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from torch.nn import functional
 
 class RouterRule(Protocol):
     """How logits become choices. ``scores`` and ``weigh`` are differentiable, ``choose`` is not."""
+
+    is_biased: ClassVar[bool]
+    """Whether a bias that only balances the load has a say in the choice."""
 
     def scores(self, hidden_TH: Tensor, weight_EH: Tensor) -> Tensor:
         """[T, E] in fp32: how much each token wants each expert."""
@@ -27,6 +30,8 @@ class RouterRule(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class SoftmaxRule:
     """Mixtral and Qwen3-MoE: the most probable experts of a softmax over all of them."""
+
+    is_biased: ClassVar[bool] = False
 
     num_choices: int
     normalizes: bool
@@ -52,6 +57,8 @@ class SoftmaxRule:
 class SigmoidRule:
     """DeepSeek-V3 (2412.19437, eq. 12 to 16): sigmoid scores; a bias, and a choice of groups by the
     sum of their best two, decide which experts are chosen, not what their outputs weigh."""
+
+    is_biased: ClassVar[bool] = True
 
     num_choices: int
     normalizes: bool
