@@ -16,23 +16,14 @@ from meshfit.record.schema import Record
 from meshfit.record.store import RecordStore
 from tests.processes import marked_processes
 from tests.submit.cluster_job import CATALOGUE, CLUSTER, write_cluster_job
-from tests.submit.slurm.slurm_here import slurm_here, wait_until, why_no_slurm
+from tests.submit.slurm.slurm_here import wait_until
 
-pytestmark = [
-    pytest.mark.slurm,
-    pytest.mark.skipif(why_no_slurm() is not None, reason=str(why_no_slurm())),
-]
+pytestmark = pytest.mark.slurm
 
 CLUSTER_OF_HOSTS = f"{CLUSTER}hosts: [n2, n1]\n"
 RUN = "run: {shortlist: 3, repeats: 1, steps: 6, warmup: 1}\ncalibration: none\n"
 KILLED = "dp_shard=2"
 LAUNCHES_PATIENCE_S = 300.0
-
-
-@pytest.fixture(scope="module")
-def slurm() -> Iterator[Path]:
-    with slurm_here() as config:
-        yield config
 
 
 class Sweep:
