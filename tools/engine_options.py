@@ -2,7 +2,7 @@
 
     make engines                 # makes .venv-engines, which this needs
     .venv-engines/bin/python tools/engine_options.py \
-        megatron megatron_bridge torchtitan deepspeed accelerate sglang --wheels .venv-engines/wheels
+        megatron megatron/yaml megatron_bridge torchtitan deepspeed accelerate sglang --wheels .venv-engines/wheels
     $MESHFIT_VLLM_PYTHON tools/engine_options.py vllm    # in an environment of its own
 
 Each table (``engines/NAME/options.tsv``) has the engine's own spelling, how many values it takes
@@ -32,9 +32,13 @@ def main() -> None:
             "megatron-core 0.19.2, training/arguments.py",
             megatron(wheels / "megatron_core"),
         ),
+        "megatron/yaml": lambda wheels: (
+            "megatron-core 0.19.2, --yaml-cfg",
+            megatron_yaml(wheels / "megatron_core"),
+        ),
         "megatron_bridge": lambda wheels: (
             "megatron-bridge 0.6.2, training/config.py",
-            bridge(wheels / "megatron_bridge"),
+            bridge(wheels),
         ),
         "torchtitan": lambda _: (
             f"torchtitan {version('torchtitan')}, Trainer.Config",
@@ -63,46 +67,97 @@ def version(package: str) -> str:
 def write(engine: str, source: str, rows: Iterable[Row]) -> None:
     """The table of one engine, in order of names."""
     lines = [f"# {source}", "option\tvalues", *("\t".join(row) for row in sorted(set(rows)))]
+    (ENGINES / engine).mkdir(exist_ok=True)
     (ENGINES / engine / "options.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(engine, len(lines) - 2)
 
 
 def megatron(folder: Path) -> Iterator[Row]:
+    for action in _megatron_parser(folder)._actions:
+        for name in action.option_strings:
+            if name.startswith("--") and name != "--help":
+                yield name, _values(action)
+
+
+def _megatron_parser(folder: Path) -> argparse.ArgumentParser:
     import typing_extensions  # noqa: PLC0415
 
     typing.override = typing_extensions.override  # the wheel is for Python 3.12
     sys.path.insert(0, str(folder))
     from megatron.training.arguments import add_megatron_arguments  # noqa: PLC0415
 
-    parser = add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))
-    for action in parser._actions:
-        for name in action.option_strings:
-            if name.startswith("--") and name != "--help":
-                yield name, _values(action)
+    return add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))
 
 
 def _values(action: argparse.Action) -> str:
     return {0: "flag", None: "one", "+": "many", "*": "many"}.get(action.nargs, "one")
 
 
-def bridge(folder: Path) -> Iterator[Row]:
+def megatron_yaml(folder: Path) -> Iterator[Row]:
+    """Keys of ``--yaml-cfg``: destinations of the arguments, and two blocks that are merged and hold the
+    fields of ``TransformerConfig``."""
+    for action in _megatron_parser(folder)._actions:
+        if action.dest != "help":
+            yield action.dest, "one"
+    for block in ("language_model", "model_parallel"):
+        yield block, "block"
+        for field in _Sources([folder / "megatron/core"]).fields("TransformerConfig"):
+            yield f"{block}.{field}", "one"
+
+
+def bridge(wheels: Path) -> Iterator[Row]:
     """``section.field`` of its ``ConfigContainer``, with the fields of base classes."""
-    classes = dict(_classes([folder / "megatron/bridge"]))
-    for section, kind in _fields(classes["ConfigContainer"]):
-        names = [name for name in _names(kind) if name in classes]
-        yield section, "block" if names else "one"
+    core, own = wheels / "megatron_core/megatron", wheels / "megatron_bridge/megatron/bridge"
+    sources = _Sources([own, core / "core", core / "training"])
+    for section, kind in sources.annotated("ConfigContainer"):
+        names = [name for name in _names(kind) if sources.has(name)]
+        yield section, "block" if names or section == "model" else "one"
         for name in names:
-            yield from ((f"{section}.{field}", "one") for field in _all_fields(name, classes))
+            yield from ((f"{section}.{field}", "one") for field in sources.fields(name))
     for provider in ("GPTModelProvider", "MLAModelProvider"):
-        yield from ((f"model.{field}", "one") for field in _all_fields(provider, classes))
+        yield from ((f"model.{field}", "one") for field in sources.fields(provider))
 
 
-def _classes(folders: Iterable[Path]) -> Iterator[tuple[str, ast.ClassDef]]:
-    for folder in folders:
-        for path in sorted(folder.rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+class _Sources:
+    """Dataclasses of some folders by name, earlier folders first."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._classes: dict[str, list[ast.ClassDef]] = {}
+        self._imported: dict[int, dict[str, str]] = {}
+        for path in (path for folder in folders for path in sorted(folder.rglob("*.py"))):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            imported = dict(_imported_names(tree))
+            for node in ast.walk(tree):
                 if isinstance(node, ast.ClassDef):
-                    yield node.name, node
+                    self._classes.setdefault(node.name, []).append(node)
+                    self._imported[id(node)] = imported
+
+    def has(self, name: str) -> bool:
+        return name in self._classes
+
+    def annotated(self, name: str) -> list[tuple[str, ast.expr]]:
+        """The fields of the first class of that name, without those of its bases."""
+        return _fields(self._classes[name][0])
+
+    def fields(self, name: str) -> Iterator[str]:
+        """The names of a class's fields, with those of its bases."""
+        yield from self._fields_of(self._classes[name][0])
+
+    def _fields_of(self, node: ast.ClassDef) -> Iterator[str]:
+        yield from (field for field, _ in _fields(node) if not field.startswith("_"))
+        for base in node.bases:
+            name = getattr(base, "id", getattr(base, "attr", ""))
+            name = self._imported[id(node)].get(name, name)
+            others = [one for one in self._classes.get(name, []) if one is not node]
+            if others:
+                yield from self._fields_of(others[0])
+
+
+def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Name that a module calls it by -> its own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from ((one.asname, one.name) for one in node.names if one.asname)
 
 
 def _fields(node: ast.ClassDef) -> list[tuple[str, ast.expr]]:
@@ -115,15 +170,6 @@ def _fields(node: ast.ClassDef) -> list[tuple[str, ast.expr]]:
 
 def _names(annotation: ast.expr) -> list[str]:
     return [node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)]
-
-
-def _all_fields(name: str, classes: dict[str, ast.ClassDef]) -> Iterator[str]:
-    node = classes[name]
-    yield from (field for field, _ in _fields(node))
-    for base in node.bases:
-        parent = getattr(base, "id", getattr(base, "attr", None))
-        if parent in classes and parent != name:
-            yield from _all_fields(parent, classes)
 
 
 def torchtitan() -> Iterator[Row]:

@@ -46,6 +46,24 @@ def check(name, *options):
         ),
         ("zero3.json", ("--gpus", "16", *LLAMA_8B), "deepspeed", "dp_shard=16,zero_stage=3"),
         ("fsdp2_tp2.yaml", LLAMA_8B, "accelerate", "dp_shard=4,tp=2,zero_stage=3,sp=false"),
+        (
+            "megatron.yaml",
+            ("--gpus", "32"),
+            "megatron",
+            "dp_shard=4,tp=4,pp=2,zero_stage=1,recompute=selective",
+        ),
+        (
+            "bridge_70b.sh",
+            ("--sequence-length", "8192"),
+            "megatron",
+            "dp_shard=4,tp=8,pp=2,zero_stage=1",
+        ),
+        (
+            "bridge.yaml",
+            ("--gpus", "8", "--model", "llama-3.1-8b"),
+            "megatron",
+            "dp_shard=4,tp=2,zero_stage=1",
+        ),
     ],
 )
 def test_a_file_is_told_by_what_is_in_it_and_its_setting_is_answered(name, options, engine, label):
@@ -75,6 +93,13 @@ def test_a_file_is_told_by_what_is_in_it_and_its_setting_is_answered(name, optio
             5,
             "zero_optimisation",
             "zero_optimization",
+        ),
+        (
+            "bridge_misspelt.py",
+            ("--gpus", "8"),
+            9,
+            "model.context_parallel_sizes",
+            "model.context_parallel_size",
         ),
         (
             "fsdp2_misspelt.yaml",
@@ -123,6 +148,13 @@ def test_every_broken_rule_is_said_in_the_words_of_the_engine():
     assert (document["verdict"], code) == ("invalid", 2)
 
 
+def test_rules_name_the_fields_of_the_file_that_is_read():
+    """One set of rules, three ways to write Megatron-Core's options."""
+    document, _ = check("bridge_misspelt.py", *ON_H100, "--gpus", "8")
+    broken = {one["rule"]: one["option"] for one in document["violations"]}
+    assert broken["attention_heads_divisible"] == "model.tensor_model_parallel_size"
+
+
 def test_experts_that_ranks_cannot_share_are_refused_in_the_words_of_megatron():
     document, code = check("moe_experts_uneven.sh", *ON_H100)
     said = {one["rule"]: one for one in document["violations"]}
@@ -149,6 +181,17 @@ def test_what_a_script_leaves_out_means_what_megatron_takes_it_for(tmp_path):
         ("llama3_70b.toml", ("--gpus", "64"), lambda text, path: tomllib.loads(text)),
         ("zero2_misspelt.json", ("--gpus", "16", *LLAMA_8B), lambda text, path: json.loads(text)),
         ("fsdp2_tp2.yaml", LLAMA_8B, lambda text, path: yaml.safe_load(text)),
+        ("megatron.yaml", ("--gpus", "32"), lambda text, path: yaml.safe_load(text)),
+        (
+            "bridge_70b.sh",
+            ("--sequence-length", "8192"),
+            lambda text, path: subprocess.run(["bash", "-n", path], check=True),
+        ),
+        (
+            "bridge.yaml",
+            ("--gpus", "8", "--model", "llama-3.1-8b"),
+            lambda text, path: yaml.safe_load(text),
+        ),
     ],
 )
 def test_a_proposed_file_is_whole_and_says_the_proposed_layout(name, options, parse, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from meshfit.cluster.shorthand import read_shorthand
 from meshfit.engines import engine_profile
-from meshfit.engines.exports import EXPORTS
+from meshfit.engines.exports import EXPORTS, PROFILE_OF
 from meshfit.engines.handover import Handover
 from meshfit.engines.layout_options import can_write
 from meshfit.engines.recognise import recognise
@@ -28,12 +28,19 @@ CLUSTER = read_shorthand("4x8 H100-SXM")
 SEARCH = SearchSpec(micro_batch_size=(1, 2), vpp=(1, 2))
 MODELS = {
     "megatron": ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3"),
+    "megatron_bridge": ("llama-3.1-8b", "qwen3-235b-a22b", "deepseek-v3"),
     "torchtitan": ("llama-3.1-8b", "deepseek-v3"),
     "deepspeed": ("llama-3.1-8b",),
     "accelerate": ("llama-3.1-8b", "qwen3-8b"),
 }
 CASES = [(engine, model) for engine, models in MODELS.items() for model in models]
 LAYOUTS_OF_A_CASE = 40
+RELEASES = {"megatron_bridge": "megatron-bridge 0.6.2"}
+"""What files are written for, where that is another library than their profile's."""
+
+
+def profile_of(engine):
+    return engine_profile(PROFILE_OF.get(engine, engine))
 
 
 def handover(engine, model, layout):
@@ -43,14 +50,14 @@ def handover(engine, model, layout):
         model=read_model(model),
         training=TRAINING,
         topology=CLUSTER,
-        profile=engine_profile(engine),
+        profile=profile_of(engine),
         prediction=None,
         steps=10,
     )
 
 
 def legal_layouts(engine, model):
-    profile = engine_profile(engine)
+    profile = profile_of(engine)
     space = generate(read_model(model), TRAINING, CLUSTER, profile, SEARCH).candidates
     picks = np.linspace(0, len(space) - 1, LAYOUTS_OF_A_CASE).astype(int)
     return [space.layout(int(index)) for index in dict.fromkeys(picks)]
@@ -70,7 +77,7 @@ def test_layouts_come_back_as_they_were(engine, model):
         read = form.read(text, layout.world_size)
         assert read.unknown == (), layout.label  # what the header calls "names checked"
         again = layout_of_keys(
-            {**read.layout, "micro_batch_size": _micro_batch(read, layout)}, engine_profile(engine)
+            {**read.layout, "micro_batch_size": _micro_batch(read, layout)}, profile_of(engine)
         )
         assert again.label == _as_its_file_says(engine, layout).label
         assert read.workload.get("global_batch", 128) == 128
@@ -103,15 +110,20 @@ def test_a_model_comes_back_with_as_many_parameters(model):
 def test_every_file_names_the_layout_the_release_and_its_status(engine):
     layout = LayoutSpec(dp_shard=32, zero_stage=3, recompute="full")
     files = EXPORTS[engine](handover(engine, "llama-3.1-8b", layout))
-    profile = engine_profile(engine)
+    profile = profile_of(engine)
+    release = RELEASES.get(engine, f"{profile.name} {profile.version}")
     said = "\n".join(files.values())
-    for words in (layout.label, f"{profile.name} {profile.version}", "Status: names checked"):
+    for words in (layout.label, release, "Status: names checked"):
         assert words in said
 
 
 @pytest.mark.parametrize(
     ("engine", "names"),
-    [("megatron", ("train.sh", "train.sbatch")), ("torchtitan", ("launch.sh", "launch.sbatch"))],
+    [
+        ("megatron", ("train.sh", "train.sbatch")),
+        ("torchtitan", ("launch.sh", "launch.sbatch")),
+        ("megatron_bridge", ("launch.sh", "launch.sbatch")),
+    ],
 )
 def test_scripts_are_scripts(engine, names, tmp_path):
     layout = LayoutSpec(dp_shard=32, zero_stage=3)

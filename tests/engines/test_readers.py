@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from meshfit.engines.megatron_bridge.recipes import recipes
+from meshfit.engines.options import option_table
 from meshfit.engines.recognise import recognise
 from meshfit.errors import InputError
 
@@ -38,6 +40,11 @@ def sizes(**axes):
     return FSDP2 + "".join(f"  parallelism_config_{a}_size: {n}\n" for a, n in axes.items())
 
 
+BRIDGE = "torchrun --nproc-per-node 16 run_recipe.py --recipe llama31_8b_pretrain_config "
+YAML = (
+    "language_model:\n  num_layers: 32\n  hidden_size: 4096\n  num_attention_heads: 32\n"
+    "model_parallel:\n  bf16: True\n"
+)
 TP = "config.parallelism.tensor_parallel_degree"
 
 
@@ -88,6 +95,16 @@ TP = "config.parallelism.tensor_parallel_degree"
         (deepspeed(train_batch_size=64, tensor_parallel={"autotp_size": -2}), "at least 0"),
         ('{"train_batch_size": 64, // all\n}', "line 1: no JSON"),
         ('{"train_batch_size": 64, "a": ' + '{"a":' * 3000 + "1" + "}" * 3001, "too deep"),
+        (BRIDGE + "model.tensor_model_parallel_size=0", "model.tensor_model_parallel_size 0"),
+        (
+            BRIDGE + "model.recompute_granularity=ful",
+            "model.recompute_granularity 'ful' is none of",
+        ),
+        (
+            YAML + "  tensor_model_parallel_size: 0",
+            "line 7: model_parallel.tensor_model_parallel_size",
+        ),
+        (YAML + "micro_batch_size: {}\nmodel_parallel: 3", "stands in line 5 already"),
         ("distributed_type: FSPD\nnum_processes: 4\n", "none of NO, MULTI_GPU"),
         ("distributed_type: NO\nnum_processes: 4\n", "runs one process"),
         ("distributed_type: MULTI_GPU\nmixed_precision: fp4\n", "none of no, bf16"),
@@ -130,6 +147,20 @@ def test_what_cannot_be_is_refused_in_one_line(text, said):
             deepspeed(train_batch_size=64, zero_optimization={"stage": 1, "cpu_offload": True}),
             {"offload": "cpu"},
         ),
+        (BRIDGE, {"tp": 1, "cp": 2, "dp_shard": 8, "zero_stage": 1, "micro_batch_size": 1}),
+        (BRIDGE + "+model.context_parallel_size=null", {"cp": 1, "dp_shard": 16}),
+        (BRIDGE + "ddp.use_distributed_optimizer=false", {"zero_stage": 0, "dp_replicate": 8}),
+        (
+            BRIDGE + "model.pipeline_model_parallel_size=2 "
+            "'model.pipeline_model_parallel_layout=[[embedding,decoder],[decoder,decoder,loss]]'",
+            {"stage_layers": [1, 2]},
+        ),
+        (
+            YAML + "  sequence_parallel: False\n  tensor_model_parallel_size: 2",
+            {"sp": False, "tp": 2},
+        ),
+        (YAML + "  virtual_pipeline_model_parallel_size: 2", {"vpp": 1}),
+        (YAML + "use_distributed_optimizer: True", {"zero_stage": 1, "dp_shard": 16}),
         (DEEPSPEED, {"zero_stage": 1, "dp_shard": 16, "dp_replicate": 1}),
         (
             FSDP1 + "  fsdp_sharding_strategy: HYBRID_SHARD\n",
@@ -199,3 +230,38 @@ def test_options_of_a_variable_that_the_script_does_not_set_are_noted():
 )
 def test_megatron_says_of_how_many_micro_batches_the_heads_gradient_waits(line, micro_batches):
     assert read(MEGATRON + line).megatron.deferred_head_gradients == micro_batches
+
+
+def test_a_field_that_megatron_overwrites_or_misses_is_noted():
+    found = read(YAML + "  virtual_pipeline_model_parallel_size: 2")
+    assert found.notes[0].startswith("line 7: Megatron works")
+    assert "asks for every field of TransformerConfig" in found.notes[1]
+
+
+def test_a_recipe_says_what_the_file_does_not():
+    found = read(BRIDGE + "train.global_batch_size=64")
+    assert found.model == "meta-llama/Meta-Llama-3.1-8B"
+    assert found.workload["sequence_length"] == 8192
+    assert found.workload["global_batch"] == 64
+    assert "llama31_8b_pretrain_config() sets" in found.notes[0]
+
+
+def test_a_recipe_that_is_not_known_is_said_with_the_nearest():
+    found = read(BRIDGE.replace("llama31_8b_pretrain", "llama31_8b_pretain") + "train.x=1")
+    assert "did you mean llama31_8b_pretrain_config?" in found.notes[0]
+    assert [one.name for one in found.unknown] == ["train.x"]
+
+
+def test_recipes_set_fields_that_their_release_knows():
+    known = option_table("megatron_bridge").values
+    assert len(recipes()) > 100
+    for recipe in recipes().values():
+        assert set(recipe.fields) <= set(known)
+        assert recipe.module.startswith("megatron.bridge.recipes.")
+
+
+def test_precision_and_loss_of_a_recipe_are_read():
+    found = read(BRIDGE + "mixed_precision=bf16_with_fp8_current_scaling_mixed")
+    assert found.workload["precision"] == "fp8_mixed"
+    assert found.runtime["fp8_recipe"] == "tensorwise"
+    assert found.runtime["loss"] == "fused"

@@ -7,7 +7,7 @@ import typer
 
 from meshfit.cli.jobs import JobPath, LayoutText, RankOrderText
 from meshfit.cli.output import AsJson, print_paths
-from meshfit.engines.exports import EXPORTS, SERVER_EXPORTS
+from meshfit.engines.exports import EXPORTS, PROFILE_OF, SERVER_EXPORTS
 from meshfit.errors import InputError, nearest_name
 from meshfit.funnel.check.checking import require_legal
 from meshfit.funnel.sweep.handover import export_layout, export_to_engine
@@ -27,7 +27,7 @@ def export(
             "--to",
             metavar="ENGINE",
             help="torchrun: a plain PyTorch script without meshfit; or torchtitan, megatron, "
-            "deepspeed, accelerate; for a serving job vllm, sglang.",
+            "megatron_bridge, deepspeed, accelerate; for a serving job vllm, sglang.",
         ),
     ] = "torchrun",
     layout: LayoutText = None,
@@ -64,15 +64,17 @@ def export(
         job,
         layout=layout,
         rank_order=rank_order,
-        engine=None if is_native else to,
+        engine=None if is_native else PROFILE_OF.get(to, to),
         to_run=is_native,
     )
     if read.layout is None:
         raise InputError("no layout to export: give `layout:` in the job or --layout tp=4,pp=2")
     require_legal(read, read.layout)
     try:
-        export_files = export_layout if is_native else export_to_engine
-        paths = export_files(read, read.layout, out, around or [])
+        if is_native:
+            paths = export_layout(read, read.layout, out, around or [])
+        else:
+            paths = export_to_engine(read, read.layout, out, around or [], to)
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
     print_paths(paths, as_json=as_json)

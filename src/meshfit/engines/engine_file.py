@@ -42,6 +42,7 @@ class EngineFile:
         notes: what a person must know of what was read.
         is_rewritten: whether better layouts can be written into it.
         megatron: options of Megatron-Core that memory depends on, None for other engines.
+        option_names: what such a file calls the options, where its engine's profile has other names.
     """
 
     engine: str
@@ -58,6 +59,7 @@ class EngineFile:
     notes: tuple[str, ...] = ()
     is_rewritten: bool = True
     megatron: MegatronOptions | None = None
+    option_names: Mapping[str, str] | None = None
 
 
 def require_blocks(settings: list[Setting], table: OptionTable) -> None:

@@ -6,6 +6,7 @@ from meshfit.engines.accelerate.export import export as export_accelerate
 from meshfit.engines.deepspeed.export import export as export_deepspeed
 from meshfit.engines.handover import Files, Handover
 from meshfit.engines.megatron.export import export as export_megatron
+from meshfit.engines.megatron_bridge.export import export as export_megatron_bridge
 from meshfit.engines.server_handover import ServerHandover
 from meshfit.engines.sglang.export import export as export_sglang
 from meshfit.engines.torchtitan.export import export as export_torchtitan
@@ -14,6 +15,7 @@ from meshfit.engines.vllm.export import export as export_vllm
 EXPORTS: Mapping[str, Callable[[Handover], Files]] = {
     "torchtitan": export_torchtitan,
     "megatron": export_megatron,
+    "megatron_bridge": export_megatron_bridge,
     "deepspeed": export_deepspeed,
     "accelerate": export_accelerate,
 }
@@ -23,3 +25,6 @@ SERVER_EXPORTS: Mapping[str, Callable[[ServerHandover], Files]] = {
     "sglang": export_sglang,
 }
 """Those that serve."""
+
+PROFILE_OF: Mapping[str, str] = {"megatron_bridge": "megatron"}
+"""Exports whose layouts are those of another engine's profile, whose library they drive."""

@@ -13,10 +13,14 @@ from meshfit.engines.engine_file import EngineFile
 from meshfit.engines.layout_options import Writer
 from meshfit.engines.megatron.read import read as read_megatron
 from meshfit.engines.megatron.write import layout_options as megatron_options
+from meshfit.engines.megatron.yaml.read import read as read_megatron_yaml
+from meshfit.engines.megatron.yaml.write import layout_options as megatron_yaml_options
+from meshfit.engines.megatron_bridge import read as bridge
+from meshfit.engines.megatron_bridge.write import layout_options as bridge_options
 from meshfit.engines.serving_file import ServingForm
 from meshfit.engines.sglang import read as sglang
 from meshfit.engines.sglang import write as write_sglang
-from meshfit.engines.syntax.edit import JSON, SHELL, TOML, YAML, Style
+from meshfit.engines.syntax.edit import HYDRA, JSON, SHELL, TOML, YAML, Style
 from meshfit.engines.torchtitan.read import read_python_file, read_toml_file
 from meshfit.engines.torchtitan.write import python_options, toml_options
 from meshfit.engines.vllm import read as vllm
@@ -47,6 +51,23 @@ class Form:
 
 FORMS: tuple[Form, ...] = (
     Form(
+        words="a recipe of Megatron-Bridge",
+        marks=(r"^\s*(from|import)\s+megatron\.bridge\b",),
+        read=bridge.read_python_file,
+        write=bridge_options,
+        style=None,
+    ),
+    Form(
+        words="overrides of a recipe of Megatron-Bridge",
+        marks=(
+            r"^[^#\n]*\s\+{0,2}(model\.[\w.]*parallel\w*|train\.(micro|global)_batch_size)=",
+            r"^[^#\n]*run_recipe\.py\b",
+        ),
+        read=bridge.read_command,
+        write=bridge_options,
+        style=HYDRA,
+    ),
+    Form(
         words="arguments of Megatron-LM",
         marks=(
             r"--(tensor|pipeline)-model-parallel-size\b",
@@ -70,6 +91,20 @@ FORMS: tuple[Form, ...] = (
         read=read_toml_file,
         write=toml_options,
         style=TOML,
+    ),
+    Form(
+        words="a YAML file of Megatron-LM",
+        marks=(r"^(language_model|model_parallel)\s*:",),
+        read=read_megatron_yaml,
+        write=megatron_yaml_options,
+        style=YAML,
+    ),
+    Form(
+        words="a YAML file of Megatron-Bridge",
+        marks=(r"^\s+(tensor|pipeline|context|expert)_model_parallel_size\s*:", r"^ddp\s*:"),
+        read=bridge.read_yaml_file,
+        write=bridge_options,
+        style=YAML,
     ),
     Form(
         words="a JSON file of DeepSpeed",

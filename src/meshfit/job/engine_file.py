@@ -14,6 +14,7 @@ from meshfit.job.read import parse_layout_text, read_job_file
 from meshfit.job.schema import JobFile
 from meshfit.job.spec import Job
 from meshfit.workload.model import ModelSpec
+from meshfit.workload.models import read_model
 
 NAMELESS = "as the file says"
 """In place of a model's name, where an engine's file gives its sizes."""
@@ -80,6 +81,7 @@ def job_of_engine_file(path: Path, added: Added) -> EngineJob:
 
 def _job(path: Path, file: EngineFile, added: Added) -> Job:
     _require_said(path, file, added)
+    _require_known(file, added)
     layout = dict(file.layout)
     if added.micro_batch_size is not None:
         layout["micro_batch_size"] = added.micro_batch_size
@@ -108,6 +110,8 @@ def _job(path: Path, file: EngineFile, added: Added) -> Job:
     profile = job.profile
     if file.megatron is not None:
         profile = replace(profile, megatron=file.megatron)
+    if file.option_names is not None:
+        profile = replace(profile, option_names=file.option_names)
     return replace(
         job, profile=profile, engine_facts=file.facts, notes=(*job.notes, *file.notes, *notes)
     )
@@ -133,6 +137,19 @@ def _require_said(path: Path, file: EngineFile, added: Added) -> None:
     named = [words for words, is_missing in missing.items() if is_missing]
     if named:
         raise InputError(f"{path} ({file.form}) does not say {'; '.join(named)}")
+
+
+def _require_known(file: EngineFile, added: Added) -> None:
+    """Does nothing where the model that a file names is known, or a person names one.
+
+    Raises:
+        InputError: it is not known here.
+    """
+    if added.model is None and isinstance(file.model, str):
+        try:
+            read_model(file.model)
+        except InputError as error:
+            raise InputError(f"{error} (--model NAME says which it is like)") from None
 
 
 def _model_name(file: EngineFile, added: Added) -> str:

@@ -5,6 +5,8 @@ takes it for.
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from meshfit.engines.engine_file import EngineFile, UnknownOption, unknown_options
@@ -96,31 +98,44 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
     script = read_script(text, {**LAUNCHER, **table.values}, MARKS)
     options = Settings([one for one in script.settings if one.name.startswith("--")])
     launcher = [one for one in script.launcher if one.name.startswith("--")]
-    ranks = num_ranks or _ranks(script, Settings(launcher))
-    layout = _layout(options, ranks)
-    return EngineFile(
-        engine="megatron",
+    ranks = num_ranks or ranks_of(script, Settings(launcher))
+    file = described(options, ranks, script.variables)
+    return replace(
+        file,
         form="Megatron-LM arguments",
         settings=tuple(options.all),
         unknown=_unknown(options, launcher, table),
+        notes=(*left_open(script), *file.notes),
+    )
+
+
+def described(options: Settings, ranks: int | None, variables: Mapping[str, str]) -> EngineFile:
+    """What Megatron's options say, by the names of its command line, however a file writes them.
+
+    Args:
+        ranks: accelerators, where they are known.
+        variables: of the environment.
+    """
+    notes = (one.name for name in NOT_IN_ANSWER if (one := options.get(name)) is not None)
+    return EngineFile(
+        engine="megatron",
+        form="",
+        settings=(),
         num_ranks=ranks,
         model=architecture(options),
-        layout=layout,
+        layout=_layout(options, ranks),
         workload=_workload(options),
         runtime=_runtime(options),
-        facts=_facts(script, options),
-        notes=_notes(script, options),
+        facts=_facts(variables, options),
+        notes=tuple(f"{name} is not in this answer" for name in notes),
         megatron=memory_options(options),
     )
 
 
-def _notes(script: Script, options: Settings) -> tuple[str, ...]:
-    """What of the script is not in the answer."""
+def left_open(script: Script) -> tuple[str, ...]:
+    """What variables of a script that it does not set leave open."""
     unset = (f"line {one.line}: {one.name} is not set in the file; its" for one in script.left_open)
-    return (
-        *(f"{words} options are not in this answer" for words in unset),
-        *(f"{name} is not in this answer" for name in NOT_IN_ANSWER if name in options),
-    )
+    return tuple(f"{words} options are not in this answer" for words in unset)
 
 
 def _unknown(
@@ -133,7 +148,7 @@ def _unknown(
     return (*unknown_options(launcher, launch), *unknown_options(options.all, table))
 
 
-def _ranks(script: Script, options: Settings) -> int | None:
+def ranks_of(script: Script, options: Settings) -> int | None:
     """Those that torchrun starts, else a WORLD_SIZE that the script sets."""
     per_node = options.text("--nproc_per_node", "--nproc-per-node", "--num_gpus")
     nodes = options.text("--nnodes", "--num_nodes", default="1")
@@ -247,7 +262,7 @@ def _runtime(options: Settings) -> dict[str, Any]:
     return runtime
 
 
-def _facts(script: Script, options: Settings) -> dict[str, Any]:
+def _facts(variables: Mapping[str, str], options: Settings) -> dict[str, Any]:
     """What rules ask of Megatron alone (``mesh.rulebook``)."""
     facts: dict[str, Any] = {
         "overlap_param_gather": options.is_on("--overlap-param-gather"),
@@ -262,7 +277,7 @@ def _facts(script: Script, options: Settings) -> dict[str, Any]:
         "embedding_counts_as_layer": options.is_on("--account-for-embedding-in-pipeline-split"),
         "loss_counts_as_layer": options.is_on("--account-for-loss-in-pipeline-split"),
     }
-    connections = script.variables.get("CUDA_DEVICE_MAX_CONNECTIONS", "")
+    connections = variables.get("CUDA_DEVICE_MAX_CONNECTIONS", "")
     if connections.isdigit():
         facts["cuda_device_max_connections"] = int(connections)
     sizes = options.text("--hierarchical-context-parallel-sizes").split()

@@ -1,0 +1,1 @@
+"""Megatron-Bridge: recipes, and what a file sets otherwise."""

@@ -36,6 +36,13 @@ SHELL = Style(
     truths=None,
     blocks=False,
 )
+HYDRA = Style(
+    found=lambda name: re.escape(name) + "=",
+    value=r"\"[^\"]*\"|'[^']*'|[^\s\\)]*",
+    line=lambda name, value: f"{name}={value}",
+    truths=_LOWER,
+    blocks=False,
+)
 YAML = Style(
     found=lambda name: r"\"?" + re.escape(name) + r"\"?\s*:\s*",
     value=r"\{[^{}\n]*\}|[^,#\n}]*[^,#\s}]",
@@ -126,14 +133,14 @@ def _insert(
 ) -> None:
     """New options of one block, beside those of it that the file sets."""
     written = [style.line(name, _text(value, style)) for name, value in options.items()]
-    if block and block not in places and style is not SHELL:
+    if block and block not in places and style.blocks:
         parent, _, name = block.rpartition(".")
         if style is not JSON:
             lines[-1] += "".join(f"\n{line}" for line in _new_block(block, written, style))
             return
         block, written = parent, [f'"{name}": {{{" ".join(written).rstrip(",")}}},']
     beside = [at for name, at in places.items() if _block_of(name, style) == block]
-    if style is SHELL:
+    if not style.blocks:
         at = max(beside, default=len(lines) - 1)
         names = [name for name, line in places.items() if line == at]
         _insert_words(lines, at, written, names)
@@ -187,5 +194,5 @@ def _last(name: str, style: Style) -> str:
 def _text(value: OptionValue, style: Style) -> str:
     if isinstance(value, bool):
         return "" if style.truths is None else style.truths[value]
-    needs_quotes = isinstance(value, str) and (style is not SHELL or re.search(r"[\s|()*]", value))
+    needs_quotes = isinstance(value, str) and (style.blocks or re.search(r"[\s|()*]", value))
     return f'"{value}"' if needs_quotes and style is not YAML else str(value)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,14 @@ class Settings:
         self.all = settings
         self._by_name = {setting.name: setting for setting in settings}
 
+    @classmethod
+    def filed(cls, settings: Iterable[tuple[str, Setting]]) -> "Settings":
+        """Settings that are looked up by another name than the file calls them."""
+        pairs = list(settings)
+        found = cls([setting for _, setting in pairs])
+        found._by_name = dict(pairs)
+        return found
+
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
@@ -112,7 +120,7 @@ class Settings:
             return default
         if str(found.value) not in allowed:
             raise InputError(
-                f"line {found.line}: {name} {shown(found.value)} is none of {', '.join(allowed)}"
+                f"line {found.line}: {found.name} {shown(found.value)} is none of {', '.join(allowed)}"
             )
         return str(found.value)
 

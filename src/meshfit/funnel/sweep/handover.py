@@ -20,17 +20,17 @@ from meshfit.mesh.spec import LayoutSpec
 
 
 def export_to_engine(
-    job: Job, layout: LayoutSpec, folder: Path, jobs: Sequence[str] = ()
+    job: Job, layout: LayoutSpec, folder: Path, jobs: Sequence[str] = (), engine: str | None = None
 ) -> list[Path]:
-    """Writes the files with which the job's engine starts ``layout``, and ``jobs`` of these kinds around
-    them.
+    """Writes the files with which ``engine`` (the job's) starts ``layout``, and ``jobs`` of these kinds
+    around them.
 
     Raises:
         InputError: that engine has none that are known here, or cannot express the layout; or no such
             kind of job, or none that is for it.
     """
     given = handover_of(job, layout)
-    files = files_for_engine(given)
+    files = files_for_engine(given, engine)
     if jobs:
         files |= job_files(host_script(given, script_of(files, given.profile.name)), jobs)
     return write_files(files, folder)
@@ -51,13 +51,13 @@ def script_of(files: Files, engine: str) -> str:
     return scripts[0]
 
 
-def files_for_engine(given: Handover) -> Files:
-    """The files of an engine by name.
+def files_for_engine(given: Handover, engine: str | None = None) -> Files:
+    """The files of an engine, that of the profile where none is named, by name.
 
     Raises:
         InputError: that engine has none that are known here, or cannot express the layout.
     """
-    name = given.profile.name
+    name = engine or given.profile.name
     if name not in EXPORTS:
         raise InputError(f"engine {name}: files are written for {', '.join(EXPORTS)}")
     return EXPORTS[name](given)

@@ -1,0 +1,1 @@
+"""Megatron-LM's YAML files (``--yaml-cfg``)."""
