@@ -1,6 +1,8 @@
 """Find the constants of ``serve/constants.csv`` again from measured servers.
 
     python tools/fit_serving.py serving.csv [ROUNDS] > constants.csv
+
+Starts from those that are shipped; a round takes up to a minute.
 """
 
 import csv

@@ -41,7 +41,10 @@ def test_the_example_has_a_table_of_layouts_and_their_front():
 
 def test_json_holds_every_layout_of_each_engine():
     document = json.loads(plan(EXAMPLE, "--json", "--all").stdout)
-    assert len(document["candidates"]) == document["space"]["legal"] == 20
+    space = document["space"]
+    assert len(document["candidates"]) == space["legal"] + space["pairs_of_pools"]
+    assert space["legal"] == 20
+    assert space["pairs_of_pools"] > 0
     assert {one["engine"] for one in document["candidates"]} == {"vllm", "sglang"}
     assert document["accelerators"] == 8
 

@@ -1,25 +1,47 @@
 """Cases from public issues about serving; ids, inputs and answers are theirs."""
 
-import pytest
+import contextlib
+import json
+import sys
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import pytest
+from typer.testing import CliRunner
+
+from meshfit.cli.main import app
 from meshfit.cluster.catalog import accelerator
 from meshfit.cluster.shorthand import network_level
-from meshfit.cluster.topology import Topology
+from meshfit.cluster.topology import Level, Topology
 from meshfit.engines import engine_profile
 from meshfit.errors import InputError
+from meshfit.record.serving import ServerClaims
 from meshfit.serve.budget import MOST_OF_DEVICE
 from meshfit.serve.clock import ReplicaClock
 from meshfit.serve.job import read_serving_job
 from meshfit.serve.kv_cache import CachedTokens, KvCache
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.loading import replica_load
-from meshfit.serve.plan import least_fraction
+from meshfit.serve.plan import least_fraction, make_serving_plan
+from meshfit.serve.servers.commands import ServerCommand
+from meshfit.serve.servers.held import server_memory
+from meshfit.serve.servers.running import running_servers
+from meshfit.serve.simulate.deployment import predicted_deployment
 from meshfit.serve.steady import steady_state
 from meshfit.serve.traffic import LengthSpec, TrafficSpec
 from meshfit.workload.models import read_model
 from tests.serve.replicas import clock, memory, tokens_per_s
 
 GIB = 2**30
+ENGINE_FILES = Path(__file__).parents[1] / "cli" / "engine_files"
+
+
+def checked(file: Path, *options: str) -> dict[str, Any]:
+    """What ``meshfit check --json`` says of an engine's file."""
+    result = CliRunner().invoke(app, ["check", str(file), "--json", *options])
+    return json.loads(result.stdout)
 
 
 # h: memory
@@ -135,6 +157,111 @@ def test_h22_heads_are_replicated_beyond_their_number():
     assert per_token[0] == 2 * per_token[1] == 2 * per_token[2]
 
 
+@pytest.mark.dist
+def test_h24_what_an_engine_says_of_itself_is_a_claim(tmp_path):
+    """vllm#27951, vllm#53013: an estimate said 118.65 GiB for graphs. A real start is confirmed by the
+    machine's own counter; what the log says stands beside it."""
+    says = (
+        "print('Estimated CUDA graph memory: 118.65 GiB total');"
+        "print('GPU KV cache size: 39,024 tokens', flush=True);"
+        "import sys, http.server as h; h.test(h.SimpleHTTPRequestHandler, port=int(sys.argv[1]))"
+    )
+
+    def command(port: int) -> ServerCommand:
+        argv = (sys.executable, "-c", says, str(port))
+        return ServerCommand(argv=argv, name="stand-in", description="a stand-in")
+
+    def answers(url: str) -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=2):
+            return True
+        return False
+
+    with running_servers(command, tmp_path, count=1, ready_s=60, is_ready=answers) as (server,):
+        found = server_memory(server)
+    assert found.claims == ServerClaims(kv_tokens=39024, graph_bytes=round(118.65 * GIB))
+    assert 2**20 < found.held_bytes < GIB
+    assert "memory of its processes" in found.counter
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"text_config": "TEXT"},
+        {"llm_config": "TEXT"},
+        {"language_config": "TEXT"},
+        {"thinker_config": {"text_config": "TEXT"}},
+    ],
+    ids=["text_config", "llm_config", "language_config", "thinker_config.text_config"],
+)
+def test_h26_a_job_serves_the_language_model_of_a_nested_config(tmp_path, config):
+    """vllm#17646, transformers#37515, hf-mem#26: tools die with AttributeError."""
+    text = json.dumps({"model_type": "a_wrapper"} | config)
+    inner = json.dumps(dict(read_model("qwen2.5-0.5b").config))
+    (tmp_path / "config.json").write_text(text.replace('"TEXT"', inner))
+    (tmp_path / "job.yaml").write_text(NESTED)
+    found = read_serving_job(tmp_path).model
+    assert found.num_hidden_layers == read_model("qwen2.5-0.5b").num_hidden_layers
+    assert found.model_type == "a_wrapper"
+
+
+def test_h26_where_nothing_is_nested_the_keys_are_listed(tmp_path):
+    (tmp_path / "config.json").write_text('{"b": 1, "a": {"c": 2}}')
+    (tmp_path / "job.yaml").write_text(NESTED)
+    with pytest.raises(InputError, match=r"Which key holds the language model\? Keys seen: a, b\."):
+        read_serving_job(tmp_path)
+
+
+NESTED = (
+    "{schema_version: 1, model: config.json, cluster: 1 H100-SXM,"
+    " workload: {kind: serving, traffic: {rate: 1/s, prompt: 100, output: 100}}}"
+)
+
+
+def test_h28_a_frameworks_own_file_is_answered_in_categories():
+    """transformers#16987, axolotl#848, caikit-nlp#226: how much memory a training file needs, with
+    sequence length and activations, before anything is started. Here torchtitan's, at the peak (in the
+    backward, where gradients are not there yet)."""
+    file = ENGINE_FILES / "llama3_70b.toml"
+    document = checked(file, "--accelerator", "H100-SXM", "--gpus", "256")
+    assert document["layout"]
+    for category in ("parameters", "optimizer", "activations", "communication"):
+        assert document["memory"]["stages"][0][category] > 0
+    longer = checked(
+        file, "--accelerator", "H100-SXM", "--gpus", "256", "--sequence-length", "16384"
+    )
+    assert (
+        longer["memory"]["stages"][0]["activations"]
+        > document["memory"]["stages"][0]["activations"]
+    )
+
+
+def test_h30_a_deployment_file_is_answered_and_unknown_parts_are_named():
+    """aiconfigurator#1560: real deployments are rejected whole by an estimator's adapter. Here the
+    options that vLLM does not know are named, and the rest is answered."""
+    document = checked(ENGINE_FILES / "vllm_misspelt.sh", "--accelerator", "H100-SXM")
+    said = json.dumps(document)
+    assert "unknown option --tensor-paralel-size" in said
+    assert document["memory"]["stages"][0]["weights"] > 0
+
+
+def test_h30_pools_have_replicas_and_memory_of_their_own(tmp_path):
+    """The same: uneven load, memory by role, replicas."""
+    (tmp_path / "job.yaml").write_text(
+        "{schema_version: 1, model: llama-3.1-8b, cluster: 4 H100-SXM,"
+        " workload: {kind: serving, traffic: {rate: 8/s, arrivals: bursts, burstiness: 4,"
+        " prompt: 900, output: 100}},"
+        " layout: {prefill: {memory_fraction: 0.5, max_batched_tokens: 2048},"
+        " decode: {replicas: 3, memory_fraction: 0.9}}, run: {requests: 200}}"
+    )
+    job = read_serving_job(tmp_path)
+    pools = predicted_deployment(job, job.layout, job.profiles[0], job.topology).pools
+    prefill, decode = pools.prefill.scheduler, pools.decode.scheduler
+    assert (pools.prefill.replicas, pools.decode.replicas) == (1, 3)
+    assert prefill.token_budget == 2048 != decode.token_budget
+    difference = (decode.kv_capacity_tokens - prefill.kv_capacity_tokens) * 131072
+    assert difference == pytest.approx(0.4 * job.topology.accelerator.memory_bytes, rel=0.05)
+
+
 def test_h32_no_more_than_95_percent_of_a_device_is_given_out(tmp_path):
     """vllm#57475: 0.98 passes the engine's check and dies when graphs are captured."""
     found = memory("llama-3.1-8b", "RTX5090-Laptop", tokens=1000, memory_fraction=0.98)
@@ -151,18 +278,51 @@ def test_h32_no_more_than_95_percent_of_a_device_is_given_out(tmp_path):
 # c: which layout
 
 
-def test_c01_a_wide_tp_is_faster_and_replicas_give_more():
-    """vllm#16300: a 32B model on 8 A100. Measured speedups are smaller (1.74 at batch 1, 1.44 at 16):
-    the links of that machine are not stated; the order at equal requests a replica is held here."""
-    alone = [
-        tokens_per_s(clock("qwen2.5-32b", "8 A100-80G", tp=tp), 1, context=100) for tp in (2, 4, 8)
-    ]
-    assert alone == sorted(alone)
-    per_gpu = [
-        tokens_per_s(clock("qwen2.5-32b", "8 A100-80G", tp=tp), 128, context=100) / tp
+def over_pcie(model: str, tp: int) -> ReplicaClock:
+    """On 8 A100-80G that no NVLink joins."""
+    bus = Level(name="pcie", size=8, kind="bus", bandwidth_bytes_per_s=25e9, latency_s=5.7e-6)
+    return ReplicaClock(
+        model=read_model(model),
+        layout=ServingLayout(tp=tp),
+        profile=engine_profile("vllm"),
+        topology=Topology(accelerator=accelerator("A100-80G"), levels=(bus,), gpus_per_host=8),
+    )
+
+
+def test_c01_a_wide_tp_is_faster_and_replicas_give_more(tmp_path):
+    """vllm#16300: a 32B model on 8 A100, 36.2, 50 and 63 tokens/s at tp 2, 4 and 8, 528, 660 and 760 in
+    batches of 16, 2,300 at tp 2 in batches of 128; under a high load tp=8 is slower than tp=4.
+
+    What joins the accelerators is not said. Over PCIe a wide tp gains as little as was measured, and
+    loses in large batches; over NVLink it would gain more.
+    """
+    rates = {
+        (tp, batch): tokens_per_s(over_pcie("qwen2.5-32b", tp), batch, context=100)
         for tp in (2, 4, 8)
-    ]
-    assert per_gpu == sorted(per_gpu, reverse=True)
+        for batch in (1, 16, 128)
+    }
+    assert rates[8, 1] / rates[2, 1] == pytest.approx(1.74, rel=0.1)
+    assert rates[2, 1] == pytest.approx(36.2, rel=0.2)
+    assert rates[8, 16] == pytest.approx(760, rel=0.3)
+    assert rates[2, 16] == pytest.approx(528, rel=0.2)
+    assert rates[2, 128] == pytest.approx(2300, rel=0.1)
+    assert rates[8, 128] < rates[4, 128]
+    assert rates[2, 1] < rates[4, 1] < rates[8, 1]
+    for batch in (1, 16, 128):
+        per_gpu = [rates[tp, batch] / tp for tp in (2, 4, 8)]
+        assert per_gpu == sorted(per_gpu, reverse=True)
+    nvlink = {
+        tp: tokens_per_s(clock("qwen2.5-32b", "8 A100-80G", tp=tp), 1, context=100) for tp in (2, 8)
+    }
+    assert nvlink[8] / nvlink[2] > rates[8, 1] / rates[2, 1]
+
+    (tmp_path / "job.yaml").write_text(
+        "{schema_version: 1, model: qwen2.5-32b, cluster: 8 A100-80G,"
+        " workload: {kind: serving, traffic: {concurrency: 16, prompt: 100, output: 200}}}"
+    )
+    layouts = [row.layout for row in make_serving_plan(read_serving_job(tmp_path)).of_one_pool]
+    for replicas, tp in ((4, 2), (2, 4), (1, 8)):
+        assert ServingLayout(replicas=replicas, tp=tp) in layouts
 
 
 def test_c03_two_instances_beat_one_twice_as_wide():
@@ -204,14 +364,48 @@ def test_c07_a_pipeline_of_4_decodes_at_about_a_third():
     assert 2.0 < paces[1] / paces[0] < 4.0
 
 
-def test_c09_few_active_parameters_gain_little_from_tp():
-    """vllm#22331: gpt-oss-120b, one stream on A100: 90 tokens/s at tp=1, 77 at tp=2 and 4. The
-    prediction still gains a little, as its launches cost less than they did there; per GPU it loses."""
-    rates = [
-        tokens_per_s(clock("gpt-oss-120b", "4 A100-80G", tp=tp), 1, context=500) for tp in (1, 2, 4)
+def test_c09_few_active_parameters_lose_by_tp():
+    """vllm#22331: gpt-oss-120b, one stream on A100 with NVLink: 90 tokens/s at tp=1, 77 to 78 at tp=2
+    and 4. So it is where the host launches every kernel: an all_reduce then costs 40 us, more than half
+    of a layer's weights. In graphs, as vLLM captures them by default, tp gains a little."""
+    rates, graphs = (
+        [
+            tokens_per_s(
+                replace(clock("gpt-oss-120b", "4 A100-80G", tp=tp), eager=eager), 1, context=500
+            )
+            for tp in (1, 2, 4)
+        ]
+        for eager in (True, False)
+    )
+    assert rates[0] > 1.15 * rates[1]
+    assert rates[1] == pytest.approx(rates[2], rel=0.02)
+    assert rates[1] == pytest.approx(77.5, rel=0.15)
+    assert graphs == sorted(graphs)
+    assert graphs[2] < 1.5 * graphs[0]
+
+
+def test_c11_a_throughput_far_below_the_layout_is_no_scaling_loss(tmp_path):
+    """FastChat#2746: a 70B model has 700 tokens/s on 2 A100 and 0.2 on 4: a broken path, not scaling;
+    the links between the ranks are shown."""
+    (tmp_path / "job.yaml").write_text(
+        "{schema_version: 1, model: llama-2-70b, cluster: 4 A100-80G,"
+        " workload: {kind: serving, traffic: {concurrency: 32, prompt: 200, output: 200}},"
+        " layout: {tp: 2}, run: {requests: 200}}"
+    )
+
+    def simulated(*options: str) -> dict[str, Any]:
+        command = ["serve", "simulate", str(tmp_path), "--json", *options]
+        return json.loads(CliRunner().invoke(app, command).stdout)["measured"]
+
+    two = simulated("--measured", "700 tokens/s")
+    assert 0.5 < two["of_predicted"] < 1.5
+    assert two["suspicion"] is None
+    four = simulated("--layout", "tp=4", "--measured", "0.2 tokens/s")
+    assert four["of_predicted"] < 1e-3
+    assert "no scaling loss but a slow path" in four["suspicion"]
+    assert four["links"] == [
+        [None if one == other else 300e9 for other in range(4)] for one in range(4)
     ]
-    assert rates[1] < 1.3 * rates[0]
-    assert rates[2] < 1.3 * rates[1]
 
 
 def test_c19_desktop_boxes_are_bound_by_their_memory():

@@ -7,7 +7,7 @@ import pytest
 from meshfit.errors import InputError
 from meshfit.report.serving_plan import serving_plan_document
 from meshfit.serve.job import read_serving_job
-from meshfit.serve.layout import ServingLayout
+from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
 from meshfit.serve.plan import capacity_per_gpu, make_serving_plan
 
 JOB = """
@@ -41,7 +41,7 @@ def row_of(plan, **degrees):
 
 
 def test_every_layout_is_a_row_and_what_does_not_fit_comes_last(plan):
-    assert len(plan.rows) == 10
+    assert len(plan.of_one_pool) == 10
     verdicts = [row.verdict for row in plan.rows]
     assert verdicts[-1] == "does_not_fit"
     assert row_of(plan, replicas=8).memory.margin_bytes < 0
@@ -78,6 +78,18 @@ def test_no_row_of_the_front_is_beaten_and_every_other_is(plan):
 def test_pipelines_say_that_nothing_measured_stands_behind_them(plan):
     assert row_of(plan, tp=4, pp=2).notes == ("pp: no measured server behind it",)
     assert row_of(plan, tp=8).notes == ()
+
+
+def test_two_pools_are_rows_beside_the_others(plan):
+    pairs = [row for row in plan.rows if isinstance(row.layout, DisaggregatedLayout)]
+    assert pairs
+    for row in pairs:
+        assert row.layout.num_accelerators == 8
+        assert row.load.latency_s("itl", 99) == row.load.decode_s
+        assert row.prefill_memory.memory.weights > 0
+        assert "two pools: no measured server behind it" in row.notes
+    same_tp = row_of(plan, replicas=4, tp=2).load.latency_s("itl", 99)
+    assert next(r for r in pairs if r.layout.decode.tp == 2).load.latency_s("itl", 99) < same_tp
 
 
 def test_decoding_waits_for_memory_and_prompts_for_arithmetic(plan):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,19 +10,21 @@ from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.cli.serve_simulate import ServingLayoutText, at_rate
 from meshfit.errors import InputError, MeshfitError
 from meshfit.record.files import write_json_atomically
+from meshfit.record.serving import ServingRecord
 from meshfit.serve.bench.benchmark import Benchmark, ClientName
 from meshfit.serve.bench.document import bench_document
 from meshfit.serve.bench.http import model_at, require_client
 from meshfit.serve.bench.launched import bench_launched
 from meshfit.serve.bench.llmd import llmd_report
-from meshfit.serve.bench.measured import measured
+from meshfit.serve.bench.measured import Measured, measured
 from meshfit.serve.clusters import topology_for
 from meshfit.serve.job import ServingJob, read_serving_job
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.servers.commands import ServerKind
 from meshfit.serve.servers.running import RunningServer
 from meshfit.serve.simulate.deployment import predicted_deployment
-from meshfit.serve.simulate.simulation import Simulation, simulate
+from meshfit.serve.simulate.simulation import simulate
+from meshfit.serve.suspicion import links_of
 
 MISSED = 1
 
@@ -78,8 +80,7 @@ def bench(
             [server], out
         )
         found = measured(record, read.targets)
-        predicted, basis = _predicted(read)
-        document = bench_document(record, found, predicted, basis=basis)
+        document = _beside_prediction(read, record, found)
     write_json_atomically(out / "bench-document.json", document)
     if llmd is not None:
         write_json_atomically(llmd, llmd_report(record, model=read.model.name))
@@ -91,18 +92,21 @@ def bench(
         raise typer.Exit(MISSED)
 
 
-def _predicted(job: ServingJob) -> tuple[Simulation | None, str]:
-    """The simulation of the job's layout on its cluster, and what it rests on, or why there is none."""
+def _beside_prediction(job: ServingJob, record: ServingRecord, found: Measured) -> dict[str, Any]:
+    """The record beside a simulation of the job's layout on its cluster, or why there is none."""
     if job.layout is None:
-        return None, "none: the job names no layout"
+        return bench_document(record, found, None, basis="none: the job names no layout")
     try:
         topology = topology_for(job, job.layout)
-        predicted = predicted_deployment(job, job.layout, job.profiles[0], topology)
-        found = simulate(predicted.pools, job.traffic, predicted.draw, job.targets)
+        deployment = predicted_deployment(job, job.layout, job.profiles[0], topology)
+        predicted = simulate(deployment.pools, job.traffic, deployment.draw, job.targets)
     except MeshfitError as error:
-        return None, f"none: {error}"
+        return bench_document(record, found, None, basis=f"none: {error}")
     name = job.profiles[0].name
-    return (
+    return bench_document(
+        record,
         found,
-        f"simulated: {name} on {topology.accelerator.name}, {job.layout.label}, by formula",
+        predicted,
+        basis=f"simulated: {name} on {topology.accelerator.name}, {job.layout.label}, by formula",
+        links=links_of(job.layout, topology),
     )

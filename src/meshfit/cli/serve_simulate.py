@@ -31,18 +31,29 @@ def simulate(
         int | None, typer.Option(min=1, help="How many are drawn, in place of the job's.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="In place of the job's.")] = None,
+    measured: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="Output tokens a second that you saw of the whole deployment, e.g. '700 tokens/s': "
+            "whether it is far below what the layout should do.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Play requests one by one through a layout: latencies at p50 to p99, goodput, saturation."""
     from meshfit.report.simulation import simulation_document, simulation_view
     from meshfit.serve.simulate.deployment import predicted_deployment
     from meshfit.serve.simulate.simulation import simulate as play
+    from meshfit.serve.suspicion import measured_document, read_tokens_per_s
 
     read = read_serving_job(job, layout=layout)
     if read.layout is None:
         raise InputError(
             "no layout to simulate: give `layout:` in the job or --layout replicas=2,tp=4"
         )
+    seen = None if measured is None else read_tokens_per_s(measured)
     deployment, profile = read.layout, read.profiles[0]
     topology = topology_for(read, deployment)
     run = replace(
@@ -54,6 +65,10 @@ def simulate(
     predicted = predicted_deployment(read, deployment, profile, topology)
     found = play(predicted.pools, read.traffic, predicted.draw, read.targets)
     document = simulation_document(found, engine=profile.name, layout=deployment.as_json())
+    if seen is not None:
+        document["measured"] = measured_document(
+            seen, found.output_tokens_per_s, deployment, topology
+        )
     if as_json:
         print_json(document)
     else:

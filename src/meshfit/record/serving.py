@@ -31,6 +31,33 @@ class ServedRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServerClaims:
+    """Of one rank, as a server's log has it; None where it says nothing.
+
+    Attributes:
+        kv_tokens: that the KV cache of the replica holds.
+        weights_bytes, graph_bytes: to the hundredth of a GiB that is printed.
+    """
+
+    kv_tokens: int | None = None
+    weights_bytes: int | None = None
+    graph_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerMemory:
+    """Of one replica after the benchmark.
+
+    Attributes:
+        claims: what the server says; held_bytes: what ``counter`` says that its processes hold.
+    """
+
+    claims: ServerClaims
+    held_bytes: int
+    counter: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServingRecord:
     """One benchmark.
 
@@ -43,6 +70,7 @@ class ServingRecord:
         layout: of the deployment, keys that are not 1.
         traffic: arrivals, rate and lengths as asked for.
         warm_up: first requests that are left out of percentiles.
+        memory: of the first replica; None where it was not started here.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -57,6 +85,7 @@ class ServingRecord:
     warm_up: int
     requests: tuple[ServedRequest, ...]
     environment: dict[str, Any] = field(default_factory=dict)
+    memory: ServerMemory | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from meshfit.report.simulation import suspicion_view
 from meshfit.serve.latencies import METRICS, PERCENTILES
-from meshfit.units import format_duration, format_percent
+from meshfit.units import format_bytes, format_duration, format_percent
 
 
 def bench_view(document: Mapping[str, Any]) -> RenderableType:
@@ -28,7 +29,9 @@ def bench_view(document: Mapping[str, Any]) -> RenderableType:
             for percent in PERCENTILES
         ]
         table.add_row(metric, *cells)
-    return Group(table, *(Text(line) for line in _lines(document)))
+    prediction = document["prediction"]
+    doubts = suspicion_view(prediction["suspicion"], prediction["links"])
+    return Group(table, *(Text(line) for line in _lines(document)), *doubts)
 
 
 def _predicted(
@@ -63,8 +66,23 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         lines.append(
             "growing     first tokens came later and later: latencies are of this run only"
         )
+    if document["memory"] is not None:
+        lines.append(f"memory      {_memory(document['memory'])}")
     if found["good_fraction"] is not None:
         lines.append(f"goodput     {format_percent(found['good_fraction'])} within all targets")
     lines += [f"missed      {name}: {format_duration(s)}" for name, s in found["missed"].items()]
     lines += [f"failed      {count}: {why}" for why, count in found["failed"].items()]
     return lines
+
+
+def _memory(memory: Mapping[str, Any]) -> str:
+    """What the counter has, and beside it what the server claims."""
+    claims = memory["claims"]
+    said = [
+        f"{claims['kv_tokens']:,} tokens of KV cache" if claims["kv_tokens"] is not None else "",
+        f"{format_bytes(claims['weights_bytes'])} of weights" if claims["weights_bytes"] else "",
+        f"{format_bytes(claims['graph_bytes'])} of graphs" if claims["graph_bytes"] else "",
+    ]
+    claimed = ", ".join(part for part in said if part)
+    held = f"{format_bytes(memory['held_bytes'])} ({memory['counter']})"
+    return f"{held}; it claims {claimed}" if claimed else held

@@ -9,16 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from meshfit.report.words import ABSENT, rate
+from meshfit.serve.bounds import Bounds
 from meshfit.serve.device import likely_range
+from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
 from meshfit.serve.loading import DEFAULT_PERCENTILE, ReplicaLoad
 from meshfit.serve.plan import (
-    Bounds,
     ServingPlan,
     ServingRow,
     WiderTensorParallel,
     capacity_per_gpu,
     least_fraction,
 )
+from meshfit.serve.two_pools import TwoPoolsLoad
 from meshfit.units import format_bytes, format_count
 
 VERDICTS = {
@@ -30,7 +32,9 @@ VERDICTS = {
 DEFINITIONS = (
     "ttft: to the first token, mean and 95th percentile; itl: gaps between tokens; tpot: (end to end - "
     "ttft) / (tokens - 1), mean; load: offered over what the layout could serve at most; tok/s/GPU: at "
-    "most; KV tok, reqs: tokens and requests of full length in the caches of all replicas; adp: attention by data parallelism; GiB: of the worst rank; prefill, decode: what most of their time waits for; tp x 2: tpot and tok/s/GPU at twice the "
+    "most; KV tok, reqs: tokens and requests of full length in the caches of all replicas; adp: "
+    "attention by data parallelism; A > B: prompts in a pool A, output in a pool B; GiB: of the worst "
+    "rank; prefill, decode: what most of their time waits for; tp x 2: tpot and tok/s/GPU at twice the "
     "tp; * on the Pareto front of ttft, tpot and tok/s/GPU"
 )
 _WIDTHS = {"tok/s/GPU": 9}
@@ -48,7 +52,11 @@ def serving_plan_document(plan: ServingPlan, *, top: int | None = None) -> dict[
         "meets_targets": plan.meets_targets,
         "candidates": [_row(row, plan) for row in plan.rows[:top]],
         "pareto_front": [row.layout.as_json() for row in plan.rows if row.is_on_front],
-        "space": {"legal": len(plan.rows), "rejected": plan.rejected},
+        "space": {
+            "legal": len(plan.of_one_pool),
+            "pairs_of_pools": len(plan.rows) - len(plan.of_one_pool),
+            "rejected": plan.rejected,
+        },
         "seconds": plan.seconds,
     }
     if plan.tried:
@@ -67,6 +75,9 @@ def _row(row: ServingRow, plan: ServingPlan) -> dict[str, Any]:
         "missed_targets": list(row.missed),
         "pareto": row.is_on_front,
         "memory": memory.memory.as_json(),
+        "prefill_memory": (
+            None if row.prefill_memory is None else row.prefill_memory.memory.as_json()
+        ),
         "memory_capacity": memory.capacity_bytes,
         "memory_margin": memory.margin_bytes,
         "least_memory_fraction": least_fraction(memory),
@@ -109,7 +120,7 @@ def _latencies(row: ServingRow, plan: ServingPlan) -> dict[str, float]:
     }
 
 
-def _intervals(load: ReplicaLoad) -> dict[str, list[float]]:
+def _intervals(load: ReplicaLoad | TwoPoolsLoad) -> dict[str, list[float]]:
     """Where four of five measured servers lie around the means."""
     return {
         "ttft": list(likely_range("ttft", load.ttft_s)),
@@ -156,8 +167,10 @@ def serving_plan_view(plan: ServingPlan, *, top: int, every: bool) -> Renderable
 
 def _table(plan: ServingPlan, rows: list[ServingRow]) -> Table:
     name = plan.topology.accelerator.name
+    legal = len(plan.of_one_pool)
     table = Table(
-        title=f"{plan.job.name}: {plan.accelerators} {name}, {len(plan.rows)} legal layouts",
+        title=f"{plan.job.name}: {plan.accelerators} {name}, {legal} legal layouts, "
+        f"{len(plan.rows) - legal} pairs of pools",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=0,
@@ -189,9 +202,9 @@ def _cells(row: ServingRow, plan: ServingPlan) -> list[str]:
         _milliseconds(load.tpot_s),
         f"{load.load:.0%}" if load.load else ABSENT,
         rate(capacity_per_gpu(row)),
-        format_count(row.memory.kv_tokens * row.layout.replicas),
-        str(row.memory.concurrency * row.layout.replicas),
-        f"{row.memory.memory.total / 2**30:.1f}",
+        format_count(row.memory.kv_tokens * _decoding(row).replicas),
+        str(row.memory.concurrency * _decoding(row).replicas),
+        f"{_worst_rank_bytes(row) / 2**30:.1f}",
     ]
     if plan.job.price_per_device_h is not None:
         price = row.price_per_million_tokens
@@ -199,13 +212,32 @@ def _cells(row: ServingRow, plan: ServingPlan) -> list[str]:
     return [*cells, _bound(row.prefill_bound), _bound(row.decode_bound), *_last_cells(row)]
 
 
+def _decoding(row: ServingRow) -> ServingLayout:
+    """The replicas that hold requests while they decode."""
+    return row.layout.decode if isinstance(row.layout, DisaggregatedLayout) else row.layout
+
+
+def _worst_rank_bytes(row: ServingRow) -> int:
+    memories = [one for one in (row.memory, row.prefill_memory) if one is not None]
+    return max(one.memory.total for one in memories)
+
+
 def _label(row: ServingRow) -> str:
-    """``2 x tp=4,ep=4``: replicas, and the degrees of one that are not 1."""
-    own = {key: value for key, value in row.layout.as_json().items() if key != "replicas"}
+    """``2 x tp=4,ep=4``: replicas, and the degrees of one that are not 1; of two pools ``prefill >
+    decode``."""
+    layout = row.layout
+    pools = (
+        (layout.prefill, layout.decode) if isinstance(layout, DisaggregatedLayout) else (layout,)
+    )
+    return " > ".join(map(_pool_label, pools)) + (" \N{DAGGER}" if row.notes else "")
+
+
+def _pool_label(layout: ServingLayout) -> str:
+    own = {key: value for key, value in layout.as_json().items() if key != "replicas"}
     degrees = (
         ",".join(f"{_KEY_WORDS.get(key, key)}={value}" for key, value in own.items()) or "tp=1"
     )
-    return f"{row.layout.replicas} x {degrees}" + (" \N{DAGGER}" if row.notes else "")
+    return f"{layout.replicas} x {degrees}"
 
 
 def _last_cells(row: ServingRow) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """A simulated deployment, as a document and for the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -86,7 +86,33 @@ def simulation_view(document: Mapping[str, Any]) -> RenderableType:
         cells = [found.get(f"p{percent:g}") for percent in PERCENTILES]
         shown = ["-" if cell is None else format_duration(cell) for cell in cells]
         table.add_row(metric, *shown, DEFINITIONS[metric])
-    return Group(table, *(Text(line) for line in _lines(document)))
+    parts: list[RenderableType] = [table, *(Text(line) for line in _lines(document))]
+    return Group(*parts, *measured_view(document.get("measured")))
+
+
+def measured_view(measured: Mapping[str, Any] | None) -> list[RenderableType]:
+    """A measured throughput beside the predicted one, with the links where it is far too low."""
+    if measured is None:
+        return []
+    share = format_percent(measured["of_predicted"])
+    seen = (
+        f"measured    {measured['output_tokens_per_s']:,.4g} tokens/s, {share} of what is predicted"
+    )
+    return [Text(seen), *suspicion_view(measured["suspicion"], measured["links"])]
+
+
+def suspicion_view(
+    suspicion: str | None, links: Sequence[Sequence[float | None]]
+) -> list[RenderableType]:
+    """Why a slow path is suspected, and the matrix of links between the ranks of a replica."""
+    if suspicion is None:
+        return []
+    table = Table(title="GB/s from rank to rank", title_justify="left", box=box.SIMPLE_HEAD)
+    for head in ("", *range(len(links))):
+        table.add_column(str(head), justify="right")
+    for rank, row in enumerate(links):
+        table.add_row(str(rank), *("-" if rate is None else f"{rate / 1e9:.0f}" for rate in row))
+    return [Text(f"slow path   {suspicion}"), *([table] if links else [])]
 
 
 def _lines(document: Mapping[str, Any]) -> list[str]:

@@ -41,8 +41,12 @@ def serving_budget(
     cache_element_bytes: float = 2.0,
     step_tokens: int | None = None,
     max_sequences: int | None = None,
+    has_graphs: bool = True,
 ) -> ServingBudget:
     """What is given, and the engine's defaults on such a device for the rest.
+
+    Args:
+        has_graphs: whether steps are captured as graphs, which take memory.
 
     Raises:
         InputError: the engine does not serve.
@@ -57,7 +61,7 @@ def serving_budget(
         frees_behind_window=options.frees_behind_window,
         step_tokens=step_tokens or batch.max_batched_tokens,
         max_sequences=max_sequences or batch.max_sequences,
-        graph_bytes=options.graph_bytes,
+        graph_bytes=options.graph_bytes if has_graphs else 0,
     )
 
 

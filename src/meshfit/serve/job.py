@@ -18,7 +18,12 @@ from meshfit.job.read import given_weights, key_values
 from meshfit.job.schema import Count, Number, Strict
 from meshfit.profile import EngineProfile
 from meshfit.serve.budget import MOST_OF_DEVICE, ServingBudget, serving_budget
-from meshfit.serve.layout import Deployment, DisaggregatedLayout, ServingLayout
+from meshfit.serve.layout import (
+    Deployment,
+    DisaggregatedLayout,
+    PoolSettings,
+    ServingLayout,
+)
 from meshfit.serve.quantized import AS_STORED, served_as
 from meshfit.serve.simulate.routing import Policy
 from meshfit.serve.simulate.speculation import SpeculationSpec
@@ -77,17 +82,25 @@ class ServingLayoutFile(Strict):
     attention_dp: Count = 1
 
 
-class TwoPoolsFile(Strict):
-    prefill: ServingLayoutFile
-    decode: ServingLayoutFile
-
-
 class ServingEngineFile(Strict):
     """Settings of the engine; what is left out is its own default."""
 
     memory_fraction: Annotated[Number, Field(gt=0, le=1)] | None = None
     max_sequences: Count | None = None
     max_batched_tokens: Count | None = None
+
+
+class JobEngineFile(ServingEngineFile):
+    eager: bool = False
+
+
+class PoolFile(ServingLayoutFile, ServingEngineFile):
+    """A pool with settings of its own; what is left out is the job's."""
+
+
+class TwoPoolsFile(Strict):
+    prefill: PoolFile
+    decode: PoolFile
 
 
 class ServingRunFile(Strict):
@@ -105,7 +118,7 @@ class ServingJobFile(Strict):
     workload: ServingWorkloadFile
     cluster: str | dict[str, Any] = "here"
     engine: str | list[str] = "vllm"
-    serving: ServingEngineFile = ServingEngineFile()
+    serving: JobEngineFile = JobEngineFile()
     layout: ServingLayoutFile | TwoPoolsFile | None = None
     layouts: list[ServingLayoutFile | TwoPoolsFile] = Field(default=[])
     baseline: str | None = None
@@ -143,6 +156,7 @@ class ServingJob:
             (``cluster: auto x NAME``), which ``accelerator`` names.
         profiles: of the engines that are considered.
         memory_fraction, max_sequences, step_tokens: None: the engine's default.
+        eager: whether the host launches every kernel, instead of captured graphs.
         price_per_device_h: in ``currency``; None where the job has no price.
         layout: the one to simulate or to bench; layouts: those that ``serve fit`` is told to run.
     """
@@ -161,6 +175,7 @@ class ServingJob:
     memory_fraction: float | None
     max_sequences: int | None
     step_tokens: int | None
+    eager: bool
     layout: Deployment | None
     layouts: tuple[Deployment, ...]
     run: ServingRunSpec
@@ -172,15 +187,23 @@ class ServingJob:
         """Prompt and output of the longest request: the 99th percentiles of both."""
         return round(self.traffic.prompt.p99_tokens + self.traffic.output.p99_tokens)
 
-    def budget(self, profile: EngineProfile, accelerator: AcceleratorSpec) -> ServingBudget:
-        """Of an engine on an accelerator: the job's settings, the engine's defaults for the rest."""
+    def budget(
+        self,
+        profile: EngineProfile,
+        accelerator: AcceleratorSpec,
+        settings: PoolSettings | None = None,
+    ) -> ServingBudget:
+        """Of an engine on an accelerator: a pool's settings before the job's, and the engine's defaults
+        for the rest."""
+        own = settings or PoolSettings()
         return serving_budget(
             profile,
             accelerator,
-            memory_fraction=self.memory_fraction,
+            memory_fraction=own.memory_fraction or self.memory_fraction,
             cache_element_bytes=self.cache_element_bytes or 2.0,
-            step_tokens=self.step_tokens,
-            max_sequences=self.max_sequences,
+            step_tokens=own.step_tokens or self.step_tokens,
+            max_sequences=own.max_sequences or self.max_sequences,
+            has_graphs=not self.eager,
         )
 
 
@@ -217,6 +240,7 @@ def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
         memory_fraction=_memory_fraction(file.serving.memory_fraction),
         max_sequences=file.serving.max_sequences,
         step_tokens=file.serving.max_batched_tokens,
+        eager=file.serving.eager,
         layout=_layout_asked(file.layout, layout),
         layouts=tuple(_layout(one) for one in file.layouts),
         run=_run(file.run),
@@ -347,9 +371,25 @@ def _layout_asked(
 
 def _layout(file: ServingLayoutFile | TwoPoolsFile) -> Deployment:
     if isinstance(file, TwoPoolsFile):
-        prefill, decode = (ServingLayout(**one.model_dump()) for one in (file.prefill, file.decode))
-        return DisaggregatedLayout(prefill=prefill, decode=decode)
-    return ServingLayout(**file.model_dump())
+        return DisaggregatedLayout(
+            prefill=_degrees(file.prefill),
+            decode=_degrees(file.decode),
+            prefill_settings=_settings(file.prefill),
+            decode_settings=_settings(file.decode),
+        )
+    return _degrees(file)
+
+
+def _degrees(file: ServingLayoutFile) -> ServingLayout:
+    return ServingLayout(**file.model_dump(include=set(ServingLayoutFile.model_fields)))
+
+
+def _settings(file: PoolFile) -> PoolSettings:
+    return PoolSettings(
+        memory_fraction=_memory_fraction(file.memory_fraction),
+        max_sequences=file.max_sequences,
+        step_tokens=file.max_batched_tokens,
+    )
 
 
 def _run(file: ServingRunFile) -> ServingRunSpec:

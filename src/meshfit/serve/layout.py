@@ -52,6 +52,15 @@ class ServingLayout:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PoolSettings:
+    """Settings of the engines of one pool; None: those of the job, else the engine's defaults."""
+
+    memory_fraction: float | None = None
+    max_sequences: int | None = None
+    step_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DisaggregatedLayout:
     """Replicas that only compute prompts, and others that go on from their KV cache.
 
@@ -60,6 +69,8 @@ class DisaggregatedLayout:
 
     prefill: ServingLayout
     decode: ServingLayout
+    prefill_settings: PoolSettings = PoolSettings()
+    decode_settings: PoolSettings = PoolSettings()
 
     @property
     def num_accelerators(self) -> int:

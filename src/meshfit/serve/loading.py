@@ -49,10 +49,9 @@ class ReplicaLoad:
         """Seconds that ``percentile`` of requests (of gaps, for ``itl``) do not exceed; infinite where
         the replica cannot keep up.
 
-        First tokens: the prompt of that percentile, and behind other prompts the wait of a queue
-        with one server, ``P(wait > t) = rho exp(-t (1 - rho) / prompt)``. Gaps between tokens: a
-        step with a prompt in it, where those are more than the percentile leaves out. In closed
-        form; `meshfit serve simulate` follows requests.
+        First tokens: ``first_token_percentile_s``. Gaps between tokens: a step with a prompt in it,
+        where those are more than the percentile leaves out. In closed form; `meshfit serve
+        simulate` follows requests.
         """
         if not self.keeps_up:
             return math.inf
@@ -69,17 +68,36 @@ class ReplicaLoad:
                 return self._first_token_s(0.5) + (tokens - 1) * self.tpot_s
 
     def _first_token_s(self, fraction: float) -> float:
-        prompt = self.traffic.prompt
-        longer = prompt.quantile_tokens(fraction) / prompt.median_tokens
-        busy = min(self.requests_per_s * self.prompt_s, 0.999)
-        waited = 0.0
-        if self.traffic.rate_per_s is not None and busy > 1 - fraction:
-            waited = self.prompt_s / (1 - busy) * math.log(busy / (1 - fraction))
-        return self.ttft_s + (longer - 1) * self.prompt_s + waited
+        return first_token_percentile_s(
+            self.traffic,
+            fraction,
+            mean_s=self.ttft_s,
+            prompt_s=self.prompt_s,
+            busy=self.requests_per_s * self.prompt_s,
+        )
 
     def meets(self, target: Target) -> bool:
         """Whether a latency target is met."""
         return self.latency_s(target.metric, target.percentile) <= target.limit_s
+
+
+def first_token_percentile_s(
+    traffic: TrafficSpec, fraction: float, *, mean_s: float, prompt_s: float, busy: float
+) -> float:
+    """Seconds to the first token that a fraction of requests do not exceed: by how much longer their
+    prompts are, and behind other prompts by the wait of a queue with one server, ``P(wait > t) = rho
+    exp(-t (1 - rho) / prompt)``.
+
+    Args:
+        mean_s: of a prompt of median length; prompt_s: what that takes of the server.
+        busy: share of time in which the server computes prompts.
+    """
+    longer = traffic.prompt.quantile_tokens(fraction) / traffic.prompt.median_tokens
+    busy = min(busy, 0.999)
+    waited_s = 0.0
+    if traffic.rate_per_s is not None and busy > 1 - fraction:
+        waited_s = prompt_s / (1 - busy) * math.log(busy / (1 - fraction))
+    return mean_s + (longer - 1) * prompt_s + waited_s
 
 
 def replica_load(

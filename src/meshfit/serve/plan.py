@@ -5,45 +5,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError
-from meshfit.profile import EngineProfile
-from meshfit.serve.clock import ReplicaClock
+from meshfit.serve.bounds import Bounds, phase_bounds
 from meshfit.serve.clusters import cluster_of
 from meshfit.serve.device import is_measured
 from meshfit.serve.job import ServingJob
-from meshfit.serve.layout import ServingLayout
+from meshfit.serve.layout import Deployment, DisaggregatedLayout, ServingLayout
 from meshfit.serve.loading import DEFAULT_PERCENTILE, ReplicaLoad
 from meshfit.serve.memory import ReplicaMemory
-from meshfit.serve.setting import setting_of
+from meshfit.serve.pairs import pool_pairs
+from meshfit.serve.served import ServedReplica, served_replica
 from meshfit.serve.space import serving_space
-from meshfit.serve.step_time import StepLoad, chunk_pairs
+from meshfit.serve.two_pools import PoolPair, TwoPoolsLoad
 
 AUTO_COUNTS: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64)
 """Accelerators that ``cluster: auto x NAME`` tries, in order."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """Shares of a step's seconds by what it waits for; ``host`` with launches of kernels."""
-
-    compute: float
-    memory: float
-    communication: float
-    host: float
-
-    @property
-    def name(self) -> str:
-        """The largest: ``compute``, ``memory bandwidth``, ``interconnect`` or ``host``."""
-        named = {
-            "compute": self.compute,
-            "memory bandwidth": self.memory,
-            "interconnect": self.communication,
-            "host": self.host,
-        }
-        return max(named, key=lambda key: named[key])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +42,8 @@ class ServingRow:
     """One layout under one engine.
 
     Attributes:
+        memory: of a replica; of two pools, of one that decodes, and ``prefill_memory`` of one that
+            computes prompts.
         verdict: ``does_not_fit``, or of those that fit ``saturated`` (cannot keep up),
             ``misses_targets`` or ``meets_targets``.
         load: None where a replica does not fit.
@@ -75,11 +54,12 @@ class ServingRow:
     """
 
     engine: str
-    layout: ServingLayout
+    layout: Deployment
     memory: ReplicaMemory
     verdict: str
+    prefill_memory: ReplicaMemory | None = None
     missed: tuple[str, ...] = ()
-    load: ReplicaLoad | None = None
+    load: ReplicaLoad | TwoPoolsLoad | None = None
     tokens_per_s_per_gpu: float = 0.0
     prefill_bound: Bounds | None = None
     decode_bound: Bounds | None = None
@@ -109,6 +89,10 @@ class ServingPlan:
     @property
     def fitting(self) -> tuple[ServingRow, ...]:
         return tuple(row for row in self.rows if row.load is not None)
+
+    @property
+    def of_one_pool(self) -> tuple[ServingRow, ...]:
+        return tuple(row for row in self.rows if isinstance(row.layout, ServingLayout))
 
     @property
     def meets_targets(self) -> bool:
@@ -170,8 +154,22 @@ def _rows(
     for profile in job.profiles:
         space = serving_space(job.model, profile, topology, accelerators)
         rejected.update(space.rejected)
-        of_engine = [_row(job, profile, topology, layout) for layout in space.layouts]
+        replicas = [
+            served_replica(
+                job.model,
+                layout,
+                profile,
+                topology,
+                budget=job.budget(profile, topology.accelerator),
+                request_tokens=job.longest_tokens,
+                eager=job.eager,
+            )
+            for layout in space.layouts
+        ]
+        of_engine = [_row(job, replica) for replica in replicas]
         found += [_with_wider(row, of_engine) for row in of_engine]
+        pairs = pool_pairs(replicas, job.traffic, accelerators)
+        found += [_pair_row(job, pair) for pair in pairs]
     return tuple(sorted(_with_front(found), key=_order)), dict(rejected)
 
 
@@ -183,43 +181,72 @@ def _order(row: ServingRow) -> tuple[int, bool, float]:
     return _VERDICTS.index(row.verdict), not row.is_on_front, -row.tokens_per_s_per_gpu
 
 
-def _row(
-    job: ServingJob, profile: EngineProfile, topology: Topology, layout: ServingLayout
-) -> ServingRow:
-    setting = setting_of(
-        job.model,
-        layout,
-        profile,
-        topology,
-        budget=job.budget(profile, topology.accelerator),
-        request_tokens=job.longest_tokens,
-        traffic=job.traffic,
-    )
-    memory, load = setting.memory, setting.load
-    notes = _notes(layout, topology.accelerator.name)
-    if memory.verdict == "does_not_fit" or load is None:
-        return ServingRow(
-            engine=profile.name, layout=layout, memory=memory, verdict="does_not_fit", notes=notes
-        )
-    missed = tuple(target.name for target in job.targets if not load.meets(target))
-    per_gpu = load.output_tokens_per_s / layout.ranks_per_replica
-    prefill, decode = _bounds(setting.clock, load)
-    return ServingRow(
-        engine=profile.name,
+def _row(job: ServingJob, replica: ServedReplica) -> ServingRow:
+    """Of one pool."""
+    layout, clock = replica.layout, replica.clock
+    row = ServingRow(
+        engine=clock.profile.name,
         layout=layout,
-        memory=memory,
+        memory=replica.memory,
+        verdict="does_not_fit",
+        notes=_notes(layout, clock.topology.accelerator.name),
+    )
+    load = replica.under(job.traffic)
+    if not replica.fits or load is None:
+        return row
+    return _loaded(
+        job,
+        row,
+        load,
+        tokens_per_s_per_gpu=load.output_tokens_per_s / layout.ranks_per_replica,
+        bounds=phase_bounds(clock, job.traffic, load.in_flight),
+    )
+
+
+def _pair_row(job: ServingJob, pair: PoolPair) -> ServingRow:
+    """Of two pools."""
+    layout, load = pair.layout, pair.under(job.traffic)
+    prefill, decode = pair.prefill.replica, pair.decode.replica
+    row = ServingRow(
+        engine=decode.clock.profile.name,
+        layout=layout,
+        memory=decode.memory,
+        prefill_memory=prefill.memory,
+        verdict="does_not_fit",
+        notes=_notes(layout, decode.clock.topology.accelerator.name),
+    )
+    return _loaded(
+        job,
+        row,
+        load,
+        tokens_per_s_per_gpu=load.output_tokens_per_s / layout.num_accelerators,
+        bounds=(pair.prefill.bounds, load.decode_bounds),
+    )
+
+
+def _loaded(
+    job: ServingJob,
+    row: ServingRow,
+    load: ReplicaLoad | TwoPoolsLoad,
+    *,
+    tokens_per_s_per_gpu: float,
+    bounds: tuple[Bounds, Bounds],
+) -> ServingRow:
+    """A row that fits, under its traffic; ``bounds`` of a prompt and of decoding."""
+    missed = tuple(target.name for target in job.targets if not load.meets(target))
+    return replace(
+        row,
         verdict=_verdict(load, missed),
         missed=missed,
         load=load,
-        tokens_per_s_per_gpu=per_gpu,
-        prefill_bound=prefill,
-        decode_bound=decode,
-        price_per_million_tokens=_price(job, per_gpu),
-        notes=notes,
+        tokens_per_s_per_gpu=tokens_per_s_per_gpu,
+        prefill_bound=bounds[0],
+        decode_bound=bounds[1],
+        price_per_million_tokens=_price(job, tokens_per_s_per_gpu),
     )
 
 
-def _verdict(load: ReplicaLoad, missed: Sequence[str]) -> str:
+def _verdict(load: ReplicaLoad | TwoPoolsLoad, missed: Sequence[str]) -> str:
     if not load.keeps_up:
         return "saturated"
     return "misses_targets" if missed else "meets_targets"
@@ -231,52 +258,28 @@ def _price(job: ServingJob, tokens_per_s_per_gpu: float) -> float | None:
     return job.price_per_device_h / (tokens_per_s_per_gpu * 3600) * 1e6
 
 
-def _notes(layout: ServingLayout, accelerator: str) -> tuple[str, ...]:
+def _notes(layout: Deployment, accelerator: str) -> tuple[str, ...]:
     """What no measured server stands behind."""
-    notes = []
-    if layout.pp > 1:
-        notes.append("pp: no measured server behind it")
-    if layout.ranks_per_replica > 8:
-        notes.append("over several hosts: no measured server behind it")
-    if not is_measured(accelerator):
-        notes.append(f"{accelerator}: no measured server behind it")
-    return tuple(notes)
-
-
-def _bounds(clock: ReplicaClock, load: ReplicaLoad) -> tuple[Bounds, Bounds]:
-    """What a prompt of usual length alone, and a step that only decodes, wait for."""
-    traffic = load.traffic
-    prompt = traffic.prompt.mean_tokens
-    context = prompt + traffic.output.mean_tokens / 2
-    is_prompt, decoding = np.array([1.0, 0.0]), np.array([0.0, load.in_flight])
-    steps = StepLoad(
-        prefill_tokens=is_prompt * prompt,
-        prefill_requests=is_prompt,
-        prefill_pairs=is_prompt * chunk_pairs(prompt, 0.0),
-        completed_prefills=is_prompt,
-        decode_requests=decoding,
-        decode_context_tokens=decoding * context,
+    two = isinstance(layout, DisaggregatedLayout)
+    pools = (
+        (layout.prefill, layout.decode) if isinstance(layout, DisaggregatedLayout) else (layout,)
     )
-    times, host = clock.stage_times(steps), clock.host_s(steps)
-    compute, memory, communication, launches = (
-        np.sum([getattr(time, name) for time in times], axis=0)
-        for name in ("compute", "memory", "communication", "launches")
-    )
-    seconds = np.stack([compute, memory, communication, launches + host])
-    prefill, decode = (seconds / seconds.sum(axis=0)).T.tolist()
-    return _named_bounds(prefill), _named_bounds(decode)
-
-
-def _named_bounds(shares: Sequence[float]) -> Bounds:
-    compute, memory, communication, host = shares
-    return Bounds(compute=compute, memory=memory, communication=communication, host=host)
+    found = {
+        "two pools: no measured server behind it": two,
+        "pp: no measured server behind it": any(pool.pp > 1 for pool in pools),
+        "over several hosts: no measured server behind it": any(
+            pool.ranks_per_replica > 8 for pool in pools
+        ),
+        f"{accelerator}: no measured server behind it": not is_measured(accelerator),
+    }
+    return tuple(note for note, is_so in found.items() if is_so)
 
 
 def _with_wider(row: ServingRow, others: Sequence[ServingRow]) -> ServingRow:
     """With what one more doubling of tp buys and costs, where it is legal and fits."""
-    if row.load is None or row.layout.replicas % 2:
-        return row
     own = row.layout
+    if row.load is None or isinstance(own, DisaggregatedLayout) or own.replicas % 2:
+        return row
     ep = own.ep if own.ep == 1 else own.ep * 2
     doubled = replace(own, tp=own.tp * 2, replicas=own.replicas // 2, ep=ep)
     wider = next((one for one in others if one.layout == doubled), None)

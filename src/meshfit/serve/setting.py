@@ -1,14 +1,15 @@
 """One setting of a server: what a replica holds, and how fast it is under a usual load."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from meshfit.cluster.topology import Topology
 from meshfit.profile import EngineProfile
 from meshfit.serve.budget import ServingBudget
 from meshfit.serve.clock import ReplicaClock
 from meshfit.serve.layout import ServingLayout
-from meshfit.serve.loading import ReplicaLoad, replica_load
-from meshfit.serve.memory import ReplicaMemory, replica_memory
+from meshfit.serve.loading import ReplicaLoad
+from meshfit.serve.memory import ReplicaMemory
+from meshfit.serve.served import served_replica
 from meshfit.serve.traffic import LengthSpec, TrafficSpec
 from meshfit.workload.model import ModelSpec
 
@@ -81,31 +82,13 @@ def setting_of(
     traffic: TrafficSpec,
 ) -> ServerSetting:
     """What a layout holds and does under ``traffic`` of all its replicas together."""
-    clock = ReplicaClock(
-        model=model,
+    replica = served_replica(
+        model, layout, profile, topology, budget=budget, request_tokens=request_tokens
+    )
+    return ServerSetting(
         layout=layout,
-        profile=profile,
-        topology=topology,
-        cache_bytes=budget.cache_element_bytes,
-    )
-    memory = replica_memory(
-        model,
-        layout,
-        profile,
-        topology.accelerator,
-        request_tokens=request_tokens,
         budget=budget,
-        held=clock.held,
+        clock=replica.clock,
+        memory=replica.memory,
+        load=replica.under(traffic),
     )
-    usual = round(traffic.prompt.mean_tokens + traffic.output.mean_tokens / 2)
-    capacity = replace(memory, request_tokens=usual).concurrency
-    load = None
-    if capacity > 0:
-        load = replica_load(
-            clock,
-            traffic,
-            replicas=layout.replicas,
-            capacity=capacity,
-            step_tokens=budget.step_tokens,
-        )
-    return ServerSetting(layout=layout, budget=budget, clock=clock, memory=memory, load=load)

@@ -14,6 +14,7 @@ from meshfit.serve.bench.open_loop import CLIENT, ROUTER, drive, prompts_of
 from meshfit.serve.bench.tools import ToolName, ToolRun, run_tool
 from meshfit.serve.job import ServingJob
 from meshfit.serve.layout import Deployment
+from meshfit.serve.servers.held import server_memory
 from meshfit.serve.servers.running import RunningServer
 from meshfit.serve.simulate.arrivals import Draw, draw_requests
 from meshfit.serve.simulate.window import WARM_UP_FRACTION
@@ -57,6 +58,7 @@ class Benchmark:
             warm_up=int(WARM_UP_FRACTION * len(served)),
             requests=served,
             environment=host_environment(),
+            memory=server_memory(servers[0]),
         )
         write_json_atomically(folder / "bench.json", record)
         return record

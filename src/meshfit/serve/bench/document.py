@@ -1,6 +1,6 @@
 """A benchmark beside its prediction, as one document."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -8,6 +8,7 @@ from meshfit.record.serving import ServingRecord
 from meshfit.serve.bench.measured import Measured
 from meshfit.serve.latencies import METRICS, Percentiles
 from meshfit.serve.simulate.simulation import Simulation
+from meshfit.serve.suspicion import slow_path
 
 
 def bench_document(
@@ -17,13 +18,17 @@ def bench_document(
     *,
     basis: str,
     clock: Mapping[str, float] | None = None,
+    links: Sequence[Sequence[float | None]] = (),
 ) -> dict[str, Any]:
     """What was done, what was measured, and what a simulation of the same requests had said.
 
     Args:
         basis: what the prediction rests on, or why there is none.
         clock: coefficients of a clock that was measured on the server.
+        links: between the ranks that the prediction rests on (``suspicion.links_of``); a server far
+            slower than predicted makes one look at them.
     """
+    suspicion = _suspicion(found, predicted) if links else None
     return {
         "started_at": record.started_at,
         "client": record.client,
@@ -34,6 +39,7 @@ def bench_document(
         "traffic": record.traffic,
         "requests": len(record.requests),
         "warm_up_requests": record.warm_up,
+        "memory": None if record.memory is None else asdict(record.memory),
         "measured": asdict(found),
         "prediction": {
             "basis": basis,
@@ -43,8 +49,18 @@ def bench_document(
             "load": None if predicted is None else predicted.load,
             "stability": None if predicted is None else predicted.stability,
             "measured_over_predicted": None if predicted is None else _ratios(found, predicted),
+            "suspicion": suspicion,
+            "links": [list(row) for row in links] if suspicion else [],
         },
     }
+
+
+def _suspicion(found: Measured, predicted: Simulation | None) -> str | None:
+    """By the median time per token, which a queue does not prolong."""
+    if predicted is None or predicted.stability == "overloaded":
+        return None
+    seen, said = found.latencies["tpot"].get("p50"), predicted.latencies["tpot"].get("p50")
+    return slow_path(seen, said) if seen and said else None
 
 
 def _ratios(found: Measured, predicted: Simulation) -> dict[str, Percentiles]:

@@ -100,6 +100,7 @@ def launched(
             scheduler,
             port=port,
             vllm_python=os.environ.get(VLLM_CPU_VARIABLE),
+            eager=job.eager,
         ),
         folder,
         count=layout.replicas,

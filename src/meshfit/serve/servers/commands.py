@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +17,8 @@ VLLM_CPU_VARIABLE = "MESHFIT_VLLM_PYTHON"
 
 _VLLM_HOST_SHARE = 0.3
 """Of the host's memory that vLLM's CPU build may plan with; its default, 0.92, must be free."""
+
+_BLOCKS = "--num-gpu-blocks-override"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +45,30 @@ def server_command(
     port: int,
     threads: int = 1,
     vllm_python: str | None = None,
+    eager: bool = False,
+    cache_gib: int | None = None,
 ) -> ServerCommand:
     """One replica of ``layout`` that serves the model in ``folder`` at ``port``.
+
+    Args:
+        eager: without compiling the model, so that it starts soon.
+        cache_gib: memory of each rank that vLLM makes its own number of blocks of; None: the blocks of
+            ``scheduler``.
 
     Raises:
         InputError: the server does not run such a layout, or is not installed.
     """
     if kind == "transformers":
         return _transformers(folder, layout, port=port, threads=threads)
-    return _vllm_cpu(folder, layout, scheduler, port=port, threads=threads, python=vllm_python)
+    if vllm_python is None:
+        raise InputError(
+            f"vllm-cpu is started from an environment of its own; set {VLLM_CPU_VARIABLE} to its "
+            f"python (docs/serving.md says how to make one)"
+        )
+    command = _vllm_cpu(folder, layout, scheduler, port=port, threads=threads, python=vllm_python)
+    if eager:
+        command = replace(command, argv=(*command.argv, "--enforce-eager"))
+    return command if cache_gib is None else _with_own_blocks(command, cache_gib)
 
 
 def _transformers(folder: Path, layout: ServingLayout, *, port: int, threads: int) -> ServerCommand:
@@ -77,13 +94,8 @@ def _vllm_cpu(
     *,
     port: int,
     threads: int,
-    python: str | None,
+    python: str,
 ) -> ServerCommand:
-    if python is None:
-        raise InputError(
-            f"vllm-cpu is started from an environment of its own; set {VLLM_CPU_VARIABLE} to its "
-            f"python (docs/serving.md says how to make one)"
-        )
     options = {
         "--port": port,
         "--dtype": "float32",
@@ -92,7 +104,7 @@ def _vllm_cpu(
         "--max-num-seqs": scheduler.max_sequences,
         "--max-num-batched-tokens": scheduler.token_budget,
         "--block-size": scheduler.block_tokens,
-        "--num-gpu-blocks-override": scheduler.capacity_blocks,
+        _BLOCKS: scheduler.capacity_blocks,
         "--gpu-memory-utilization": _VLLM_HOST_SHARE,
     }
     flags = tuple(part for name, value in options.items() for part in (name, str(value)))
@@ -116,3 +128,10 @@ def _vllm_cpu(
             "VLLM_TARGET_DEVICE": "cpu",
         },
     )
+
+
+def _with_own_blocks(command: ServerCommand, cache_gib: int) -> ServerCommand:
+    place = command.argv.index(_BLOCKS)
+    argv = (*command.argv[:place], *command.argv[place + 2 :])
+    space = {"VLLM_CPU_KVCACHE_SPACE": str(cache_gib)}
+    return replace(command, argv=argv, environment={**command.environment, **space})

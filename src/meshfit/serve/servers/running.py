@@ -22,12 +22,21 @@ _LAST_LINES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
+class StartedHere:
+    """Of a server that was started here: its processes, and where its output goes."""
+
+    processes: LaunchProcesses
+    log: Path
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunningServer:
     """A server that answers: where, what it calls its model, and what it is in words."""
 
     url: str
     model: str
     description: str
+    started: StartedHere | None = None
 
 
 Commander = Callable[[int], ServerCommand]
@@ -97,7 +106,10 @@ def _process(command: ServerCommand, port: int, log: Path) -> Iterator[_Started]
         )
     processes = LaunchProcesses.of_leader(process.pid, name)
     server = RunningServer(
-        url=f"http://127.0.0.1:{port}", model=command.name, description=command.description
+        url=f"http://127.0.0.1:{port}",
+        model=command.name,
+        description=command.description,
+        started=StartedHere(processes=processes, log=log),
     )
     try:
         yield _Started(process=process, server=server, log=log)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError, NothingFitsError
 from meshfit.profile import EngineProfile
-from meshfit.serve.budget import ServingBudget, serving_options
-from meshfit.serve.clock import ReplicaClock
+from meshfit.serve.budget import serving_options
 from meshfit.serve.job import ServingJob
-from meshfit.serve.layout import Deployment, DisaggregatedLayout, ServingLayout
-from meshfit.serve.memory import ReplicaMemory, replica_memory
+from meshfit.serve.layout import Deployment, DisaggregatedLayout, PoolSettings, ServingLayout
+from meshfit.serve.served import ServedReplica, served_replica
 from meshfit.serve.simulate.arrivals import Draw
 from meshfit.serve.simulate.pools import Pool, Pools, TwoPools
 from meshfit.serve.simulate.scheduler import SchedulerSpec
@@ -41,15 +40,15 @@ def predicted_deployment(
         )
     longest = job.model.max_position_embeddings
     if isinstance(deployment, DisaggregatedLayout):
-        first = _Replica.of(job, deployment.prefill, profile, topology)
-        second = _Replica.of(job, deployment.decode, profile, topology)
+        first = _replica(job, deployment.prefill, profile, topology, deployment.prefill_settings)
+        second = _replica(job, deployment.decode, profile, topology, deployment.decode_settings)
         pools: Pools = TwoPools(
-            prefill=first.pool(job), decode=second.pool(job), transfer_s=first.transfer_s
+            prefill=_pool(first, job), decode=_pool(second, job), transfer_s=first.transfer_s
         )
         request_s = first.clock.request_s
     else:
-        only = _Replica.of(job, deployment, profile, topology)
-        pools, request_s = only.pool(job), only.clock.request_s
+        only = _replica(job, deployment, profile, topology, PoolSettings())
+        pools, request_s = _pool(only, job), only.clock.request_s
     draw = Draw(
         requests=job.run.requests,
         seed=job.run.seed,
@@ -60,71 +59,51 @@ def predicted_deployment(
     return PredictedDeployment(pools=pools, draw=draw)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Replica:
-    layout: ServingLayout
-    clock: ReplicaClock
-    memory: ReplicaMemory
-    budget: ServingBudget
-    topology: Topology
+def _replica(
+    job: ServingJob,
+    layout: ServingLayout,
+    profile: EngineProfile,
+    topology: Topology,
+    settings: PoolSettings,
+) -> ServedReplica:
+    """One that fits."""
+    found = served_replica(
+        job.model,
+        layout,
+        profile,
+        topology,
+        budget=job.budget(profile, topology.accelerator, settings),
+        request_tokens=_longest_likely(job),
+        eager=job.eager,
+    )
+    memory = found.memory
+    if not found.fits:
+        raise NothingFitsError(
+            f"{layout.label} does not fit: a rank holds {format_bytes(memory.memory.weights)} of "
+            f"weights, and {format_bytes(-memory.margin_bytes)} are lacking for the KV cache of one "
+            f"request of {memory.request_tokens} tokens ({topology.accelerator.name}, "
+            f"{format_bytes(memory.capacity_bytes)})"
+        )
+    return found
 
-    @classmethod
-    def of(
-        cls, job: ServingJob, layout: ServingLayout, profile: EngineProfile, topology: Topology
-    ) -> "_Replica":
-        budget = job.budget(profile, topology.accelerator)
-        clock = ReplicaClock(
-            model=job.model,
-            layout=layout,
-            profile=profile,
-            topology=topology,
-            cache_bytes=budget.cache_element_bytes,
-        )
-        memory = replica_memory(
-            job.model,
-            layout,
-            profile,
-            topology.accelerator,
-            request_tokens=_longest_likely(job),
-            budget=budget,
-            held=clock.held,
-        )
-        if memory.verdict == "does_not_fit":
-            raise NothingFitsError(
-                f"{layout.label} does not fit: a rank holds {format_bytes(memory.memory.weights)} of "
-                f"weights, and {format_bytes(-memory.margin_bytes)} are lacking for the KV cache of one "
-                f"request of {memory.request_tokens} tokens ({topology.accelerator.name}, "
-                f"{format_bytes(memory.capacity_bytes)})"
-            )
-        return cls(layout=layout, clock=clock, memory=memory, budget=budget, topology=topology)
 
-    def pool(self, job: ServingJob) -> Pool:
-        """Attention groups count together: they share out requests and tokens evenly."""
-        groups = self.layout.attention_dp
-        scheduler = SchedulerSpec(
-            max_sequences=self.budget.max_sequences * groups,
-            token_budget=self.budget.step_tokens * groups,
-            kv_capacity_tokens=self.memory.kv_tokens,
-            block_tokens=self.budget.page_tokens,
-            mixed_steps=serving_options(self.clock.profile).mixed_steps,
-            micro_batches=self.layout.pp,
-            draft_tokens=job.speculation.draft_tokens if job.speculation else 0,
-        )
-        table = StepTable(
-            self.clock, scheduler, max_context_tokens=job.model.max_position_embeddings
-        )
-        return Pool(
-            replicas=self.layout.replicas,
-            scheduler=scheduler,
-            table=table,
-            policy=job.run.routing,
-        )
-
-    def transfer_s(self, tokens: int) -> float:
-        """Every rank sends its part of the cache over the outermost level of the cluster."""
-        link = self.topology.levels[-1]
-        rate = link.bandwidth_bytes_per_s / link.oversubscription
-        return link.latency_s + tokens * self.memory.worst.cache.bytes_per_token / rate
+def _pool(replica: ServedReplica, job: ServingJob) -> Pool:
+    """Attention groups count together: they share out requests and tokens evenly."""
+    layout, budget = replica.layout, replica.budget
+    groups = layout.attention_dp
+    scheduler = SchedulerSpec(
+        max_sequences=budget.max_sequences * groups,
+        token_budget=budget.step_tokens * groups,
+        kv_capacity_tokens=replica.memory.kv_tokens,
+        block_tokens=budget.page_tokens,
+        mixed_steps=serving_options(replica.clock.profile).mixed_steps,
+        micro_batches=layout.pp,
+        draft_tokens=job.speculation.draft_tokens if job.speculation else 0,
+    )
+    table = StepTable(
+        replica.clock, scheduler, max_context_tokens=job.model.max_position_embeddings
+    )
+    return Pool(replicas=layout.replicas, scheduler=scheduler, table=table, policy=job.run.routing)
 
 
 def _longest_likely(job: ServingJob) -> int:
