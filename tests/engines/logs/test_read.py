@@ -167,6 +167,7 @@ def test_the_trainers_state_file_numbers_steps_and_has_times(tmp_path):
     assert step_numbers(log) == [2, 4, 6]
     assert [one.step_s for one in log.steps] == [None, 0.5, 0.5]
     assert (log.memory.allocated, log.memory.reserved) == (2**20, 2**21)
+    assert log.notes == ()
 
 
 def test_the_trainers_clock_times_the_first_step_too(tmp_path):

@@ -90,7 +90,7 @@ def state_lines(path: Path) -> list[Line]:
 LOG = LogForm(
     engine="accelerate",
     words="the log of transformers' Trainer",
-    opening=re.compile(r"\{['\"](?:loss|epoch)['\"]: "),
+    opening=re.compile(r"\{['\"]loss['\"]: "),
     start=re.compile(r"\*\*\*\*\* Running training \*\*\*\*\*"),
     printed=_printed,
     stated=_stated,
