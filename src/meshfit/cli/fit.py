@@ -16,6 +16,7 @@ from meshfit.cli.jobs import (
     calibration_asked,
 )
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
+from meshfit.cli.proxy import ProxyNodes, conclude_proxies, run_proxies
 from meshfit.cli.submit import (
     MaxNodes,
     OneJobEach,
@@ -42,6 +43,7 @@ def fit(
     one_job_each: OneJobEach = False,
     max_nodes: MaxNodes = None,
     scheduler_options: SchedulerOptions = None,
+    proxy: ProxyNodes = None,
     as_json: AsJson = False,
 ) -> None:
     """The whole funnel: plan, really run a shortlist with loss parity, name one winner. Resumable."""
@@ -52,6 +54,9 @@ def fit(
     words = SubmitWords(
         to=submit, each=one_job_each, max_nodes=max_nodes, options=scheduler_options or []
     )
+    if proxy is not None:
+        conclude_proxies(run_proxies(job, read, words, nodes=proxy, out=out), as_json)
+        return
     runner = runner_of(words, job, rank_order=rank_order, given_layouts=False)
     conclude(run_fit(read, out=out, console=stderr, runner=runner), as_json)
 
