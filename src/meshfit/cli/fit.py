@@ -55,6 +55,8 @@ def fit(
         to=submit, each=one_job_each, max_nodes=max_nodes, options=scheduler_options or []
     )
     if proxy is not None:
+        if calibration is not None:
+            raise InputError("--proxy predicts by formulas alone: leave --calibration out")
         conclude_proxies(run_proxies(job, read, words, nodes=proxy, out=out), as_json)
         return
     runner = runner_of(words, job, rank_order=rank_order, given_layouts=False)

@@ -34,6 +34,7 @@ def test_a_job_asks_for_whole_nodes_and_becomes_its_command(tmp_path):
         "--ntasks-per-node=1",
         "--output=jobs/1/job.log",
         "--exclusive",
+        "--mem=0",
         "--no-requeue",
         "--gpus-per-node=8",
     ]
@@ -68,6 +69,12 @@ def test_options_of_a_person_go_before_ours():
     asked = options(job, time="1:00:00", partition="gpu", exclusive="user")
     assert {"--time=1:00:00", "--partition=gpu", "--exclusive=user"} <= set(asked)
     assert "--time=10" not in asked
+
+
+def test_options_of_ours_can_be_left_out():
+    asked = options(JOB, **{"gpus-per-node": "none", "gres": "none"})
+    assert not [word for word in asked if word.startswith("--gpus-per-node")]
+    assert "--gres=none" in asked
 
 
 @pytest.mark.parametrize("name", ["nodes", "dependency", "array", "job-name"])

@@ -8,6 +8,7 @@
     ├── weights/              initial weights every layout loads
     ├── reference/            the launch that others are compared with
     ├── candidates/LAYOUT/repeat-N/   request, logs, heartbeats, result of one launch
+    ├── jobs/N/               what was submitted to a cluster's scheduler (record.submission)
     ├── fit.json              the comparison, as ``fit --json`` prints it
     ├── report.html
     └── export/               the winner's launch files

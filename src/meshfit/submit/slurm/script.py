@@ -21,9 +21,13 @@ _OURS = (
 )
 """Options that the sweep rests on."""
 
+LEFT_OUT = "none"
+"""In place of a value: one of our own options is not to be asked for."""
+
 
 def batch_script(job: BatchJob, options: Mapping[str, str]) -> str:
-    """The script: one task on the first node, all nodes whole; ``options`` go before ours.
+    """The script: one task on the first node, all nodes whole; ``options`` go before ours, or
+    (``LEFT_OUT``) take one away.
 
     It becomes the command (``exec``), so that Slurm's signals reach it. It is not requeued: a job
     that lost its node is a result to tell, and submitting it again is up to a person. A time limit
@@ -60,6 +64,7 @@ def _options(job: BatchJob, given: Mapping[str, str]) -> Iterator[str]:
         "ntasks-per-node": "1",
         "output": str(job.log),
         "exclusive": "",
+        "mem": "0",
         "no-requeue": "",
     }
     if job.accelerator.device_type != "cpu":
@@ -70,7 +75,10 @@ def _options(job: BatchJob, given: Mapping[str, str]) -> Iterator[str]:
         defaults["time"] = str(max(1, floor(job.time_limit_s / 60)))
     if conditions := _conditions(job):
         defaults |= {"dependency": conditions, "kill-on-invalid-dep": "yes"}
+    left_out = {name for name in defaults if given.get(name) == LEFT_OUT}
     for name, value in (defaults | dict(given)).items():
+        if name in left_out:
+            continue
         yield f"--{name}={_word(value)}" if value else f"--{name}"
 
 
