@@ -66,7 +66,8 @@ accuracy: $(READY)
 	$(BIN)/python tools/accuracy.py $(TRAINING) --leave-one-out
 
 # The engines' own code, for tools/engine_options.py and tools/engine_agreement.py. The wheels of
-# megatron-core and megatron-bridge are for Python 3.12, and are unpacked beside the environment.
+# megatron-core and megatron-bridge are for Python 3.12, and sglang's asks for another torch: they are
+# unpacked beside the environment.
 ENGINES := .venv-engines
 engines: $(READY)
 	test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
@@ -75,13 +76,14 @@ engines: $(READY)
 	DS_BUILD_OPS=0 $(ENGINES)/bin/python -m pip install --quiet -c constraints.txt \
 	    --no-build-isolation "deepspeed==0.19.8"
 	$(ENGINES)/bin/python -m pip install --quiet -c constraints.txt -e .
-	for wheel in megatron-core==0.19.2 megatron-bridge==0.6.2; do \
+	for wheel in megatron-core==0.19.2 megatron-bridge==0.6.2 sglang==0.5.23; do \
 	    $(ENGINES)/bin/python -m pip download --quiet --no-deps --python-version 312 \
 	        --only-binary :all: --dest $(ENGINES)/wheels $$wheel; done
 	cd $(ENGINES)/wheels && for wheel in *.whl; do \
 	    $(CURDIR)/$(ENGINES)/bin/python -m zipfile -e $$wheel $${wheel%%-*}; done
 
-# What engines themselves do with our files, in their environment; dev tools come from ours.
+# What engines themselves do with our files, in their environment; dev tools come from ours. vLLM's
+# tests run too where MESHFIT_VLLM_PYTHON names an environment of its own (docs/serving.md).
 test-engines: engines
 	MESHFIT_ENGINE_PYTHON=$(CURDIR)/$(ENGINES)/bin/python \
 	    MESHFIT_MEGATRON_CORE=$(CURDIR)/$(ENGINES)/wheels/megatron_core $(BIN)/pytest -m engines

@@ -4,6 +4,8 @@
         --megatron .venv-engines/wheels/megatron_core --vllm $MESHFIT_VLLM_PYTHON \
         [--layouts 200] [--write]
 
+Without ``--megatron`` or ``--vllm`` that engine is left out, and nothing can be written.
+
 For each engine, layouts (for vLLM whole commands) are drawn at random (a seed), legal and illegal ones;
 each is written as the engine's own options, and judged twice: by the rules of its profile, and by the
 engine's own code on CPU. ``--write`` puts the table into docs/engine-agreement.md. ``--megatron``: the
@@ -119,18 +121,19 @@ class Agreement:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megatron", type=Path, required=True)
-    parser.add_argument("--vllm", type=Path, required=True)
+    parser.add_argument("--megatron", type=Path)
+    parser.add_argument("--vllm", type=Path)
     parser.add_argument("--layouts", type=int, default=200)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    judges: dict[str, Judge] = {
-        "megatron": megatron_judge(arguments.megatron),
-        "deepspeed": deepspeed_judge(),
-        "accelerate": accelerate_judge(),
-    }
+    if arguments.write and not (arguments.megatron and arguments.vllm):
+        parser.error("--write is for all engines together: give --megatron and --vllm")
+    judges: dict[str, Judge] = {"deepspeed": deepspeed_judge(), "accelerate": accelerate_judge()}
+    if arguments.megatron:
+        judges = {"megatron": megatron_judge(arguments.megatron), **judges}
     found = {engine: compare(engine, judge, arguments.layouts) for engine, judge in judges.items()}
-    found["vllm"] = compare_commands(arguments.vllm, arguments.layouts)
+    if arguments.vllm:
+        found["vllm"] = compare_commands(arguments.vllm, arguments.layouts)
     text = table(found)
     if arguments.write:
         write_tables(DOCS / "engine-agreement.md", text)
@@ -335,6 +338,7 @@ def table(found: dict[str, Agreement]) -> str:
     rows += [
         f"- {engine}, `{rule}`: {why}"
         for engine, all_ in BEYOND.items()
+        if engine in found
         for rule, why in all_.items()
     ]
     if apart:
