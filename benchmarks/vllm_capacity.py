@@ -10,7 +10,6 @@ ends with 1 where a number differs.
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +25,7 @@ from meshfit.serve.job import read_serving_job
 from meshfit.serve.kv_cache import kv_cache
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.servers.claims import server_claims
-from meshfit.serve.servers.commands import VLLM_CPU_VARIABLE, server_command
+from meshfit.serve.servers.commands import ServerSettings, server_command
 from meshfit.serve.servers.running import running_servers
 from meshfit.serve.servers.weights import weights_folder
 from meshfit.serve.shards import stages
@@ -84,17 +83,15 @@ def logged(weights: Path, tp: int, folder: Path) -> int | None:
         kv_capacity_tokens=CONFIG["max_position_embeddings"],
         block_tokens=BLOCK_TOKENS,
     )
+    settings = ServerSettings(
+        folder=weights,
+        layout=ServingLayout(tp=tp),
+        scheduler=scheduler,
+        eager=True,
+        cache_gib=CACHE_GIB,
+    )
     with running_servers(
-        lambda port: server_command(
-            "vllm-cpu",
-            weights,
-            ServingLayout(tp=tp),
-            scheduler,
-            port=port,
-            vllm_python=os.environ.get(VLLM_CPU_VARIABLE),
-            eager=True,
-            cache_gib=CACHE_GIB,
-        ),
+        lambda index, port: server_command("vllm-cpu", settings, port=port, index=index),
         folder,
         count=1,
         ready_s=READY_S,

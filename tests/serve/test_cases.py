@@ -167,7 +167,7 @@ def test_h24_what_an_engine_says_of_itself_is_a_claim(tmp_path):
         "import sys, http.server as h; h.test(h.SimpleHTTPRequestHandler, port=int(sys.argv[1]))"
     )
 
-    def command(port: int) -> ServerCommand:
+    def command(_: int, port: int) -> ServerCommand:
         argv = (sys.executable, "-c", says, str(port))
         return ServerCommand(argv=argv, name="stand-in", description="a stand-in")
 

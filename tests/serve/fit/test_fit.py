@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from meshfit.errors import InputError
-from meshfit.serve.fit.fit import serving_fit
+from meshfit.serve.fit.fit import baseline_layout, serving_fit
 from meshfit.serve.job import read_serving_job
 from tests.serve.weights import damaged
 
@@ -75,3 +75,14 @@ def test_layouts_of_two_pools_are_not_started_here(tmp_path):
 def test_a_baseline_without_weights_is_refused(tmp_path):
     with pytest.raises(InputError, match="is no folder with weights"):
         job(tmp_path, model=CONFIG.resolve(), baseline=tmp_path, layouts="[]")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kind", "width"), [("8 H100-SXM", "vllm", 2), ("here", "vllm-cpu", 1)]
+)
+def test_the_baseline_is_the_narrowest_that_fits(tmp_path, cluster, kind, width):
+    job(tmp_path, model="llama-3.1-70b", baseline="null", layouts="[{tp: 8}]")
+    path = tmp_path / "job.yaml"
+    path.write_text(path.read_text().replace("cluster: here", f"cluster: {cluster}"))
+    asked = read_serving_job(path)
+    assert baseline_layout(asked, kind).tp == width

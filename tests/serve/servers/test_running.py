@@ -21,7 +21,7 @@ SLEEPS = "import time; time.sleep(60)"
 
 
 def commander(code):
-    def command(port):
+    def command(_, port):
         argv = (sys.executable, "-c", code, str(port))
         return ServerCommand(argv=argv, name="stand-in", description="a stand-in")
 

@@ -1,12 +1,12 @@
 """Benchmarks of servers that are started for them: measured, and predicted by their own clock."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.record.serving import ServingRecord
 from meshfit.serve.bench.benchmark import Benchmark, ClientName
@@ -14,11 +14,13 @@ from meshfit.serve.bench.calibrate import MeasuredClock, calibrate
 from meshfit.serve.bench.document import bench_document
 from meshfit.serve.bench.http import is_ready, require_client
 from meshfit.serve.bench.measured import Measured, measured
+from meshfit.serve.clusters import topology_for
 from meshfit.serve.job import ServingJob
 from meshfit.serve.layout import Deployment, ServingLayout
-from meshfit.serve.servers.commands import VLLM_CPU_VARIABLE, ServerKind, server_command
+from meshfit.serve.servers.commands import ServerKind, ServerSettings, server_command
 from meshfit.serve.servers.running import RunningServer, running_servers
 from meshfit.serve.servers.weights import weights_folder
+from meshfit.serve.simulate.deployment import predicted_deployment
 from meshfit.serve.simulate.pools import Pool
 from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.simulation import Simulation, simulate
@@ -50,8 +52,13 @@ class LaunchedBenchmark:
         )
 
 
-def server_scheduler(kind: ServerKind, job: ServingJob) -> SchedulerSpec:
-    """What a server of a kind lets into a step, as it is started here."""
+def server_scheduler(kind: ServerKind, job: ServingJob, layout: ServingLayout) -> SchedulerSpec:
+    """What a server of a kind lets into a step, as it is started here for a layout.
+
+    Raises:
+        InputError: of a GPU, the job's cluster is not known.
+        NothingFitsError: a replica does not fit there.
+    """
     longest = job.model.max_position_embeddings
     if kind == "transformers":
         return SchedulerSpec(
@@ -61,6 +68,11 @@ def server_scheduler(kind: ServerKind, job: ServingJob) -> SchedulerSpec:
             block_tokens=1,
             prefix_caching=False,
         )
+    if kind != "vllm-cpu":
+        topology = topology_for(job, layout)
+        pools = predicted_deployment(job, layout, engine_profile(kind), topology).pools
+        assert isinstance(pools, Pool)
+        return pools.scheduler
     return SchedulerSpec(
         max_sequences=job.max_sequences or _VLLM_SEQUENCES,
         token_budget=job.step_tokens or max(_VLLM_STEP_TOKENS, longest),
@@ -91,17 +103,16 @@ def launched(
         RunError: one did not start.
     """
     require_client()
-    scheduler = server_scheduler(kind, job)
+    settings = ServerSettings(
+        folder=weights,
+        layout=layout,
+        scheduler=server_scheduler(kind, job, layout),
+        has_experts=job.model.moe is not None,
+        memory_fraction=job.memory_fraction,
+        eager=job.eager,
+    )
     with running_servers(
-        lambda port: server_command(
-            kind,
-            weights,
-            layout,
-            scheduler,
-            port=port,
-            vllm_python=os.environ.get(VLLM_CPU_VARIABLE),
-            eager=job.eager,
-        ),
+        lambda index, port: server_command(kind, settings, port=port, index=index),
         folder,
         count=layout.replicas,
         ready_s=job.run.ready_s,
@@ -144,7 +155,7 @@ def bench_running(
         vocab_size=job.model.vocab_size,
         timeout_s=job.run.deadline_s,
     )
-    scheduler = server_scheduler(kind, job)
+    scheduler = server_scheduler(kind, job, layout)
     table = StepTable(clock, scheduler, max_context_tokens=longest)
     pool = Pool(replicas=layout.replicas, scheduler=scheduler, table=table)
     predicted = simulate(pool, job.traffic, benchmark.draw, job.targets)

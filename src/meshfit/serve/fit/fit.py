@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from meshfit.errors import InputError, MeshfitError
+from meshfit.engines import engine_profile
+from meshfit.errors import InputError, MeshfitError, NothingFitsError
+from meshfit.mesh.facts import facts_of
 from meshfit.record.files import decode, encode, write_json_atomically
 from meshfit.record.lines import append_lines, whole_lines
 from meshfit.record.lock import folder_lock
@@ -21,16 +23,25 @@ from meshfit.record.serving import (
     ServingRow,
 )
 from meshfit.serve.bench.benchmark import traffic_document
-from meshfit.serve.bench.launched import bench_running, launchable, launched, server_scheduler
+from meshfit.serve.bench.launched import bench_running, launchable, launched
+from meshfit.serve.clusters import topology_for
 from meshfit.serve.fit.choice import ServingChoice, choose_layout
-from meshfit.serve.fit.parity import compare_outputs, fixed_prompts, greedy_outputs
+from meshfit.serve.fit.parity import (
+    TOLERANCE,
+    TOLERANCE_16_BITS,
+    compare_outputs,
+    fixed_prompts,
+    greedy_outputs,
+)
 from meshfit.serve.job import ServingJob
 from meshfit.serve.layout import ServingLayout
-from meshfit.serve.servers.commands import ServerKind
+from meshfit.serve.served import served_replica
+from meshfit.serve.servers.commands import ON_CPU, ServerKind
 from meshfit.serve.servers.weights import weights_folder
+from meshfit.serve.space import layout_violations
 
-BASELINE = ServingLayout()
-"""One unsharded replica."""
+WIDTHS = (1, 2, 4, 8)
+"""Of the baseline: the least at which the model fits."""
 
 ROWS_NAME = "results.jsonl"
 BASELINE_NAME = "baseline.json"
@@ -97,7 +108,8 @@ class _Fit:
             if kept.plan_hash == self.plan_hash:
                 return kept.outputs
         weights = self.job.baseline_weights or self._weights()
-        with launched(self.job, BASELINE, self.kind, self.folder / "baseline", weights) as servers:
+        layout = baseline_layout(self.job, self.kind)
+        with launched(self.job, layout, self.kind, self.folder / "baseline", weights) as servers:
             outputs = greedy_outputs(servers[0], self._prompts(), timeout_s=self.job.run.deadline_s)
         write_json_atomically(path, BaselineOutputs(plan_hash=self.plan_hash, outputs=outputs))
         return outputs
@@ -116,7 +128,9 @@ class _Fit:
                 parity = _worst(
                     [
                         compare_outputs(
-                            greedy_outputs(one, prompts, timeout_s=patience_s), baseline
+                            greedy_outputs(one, prompts, timeout_s=patience_s),
+                            baseline,
+                            tolerance=TOLERANCE if self.kind in ON_CPU else TOLERANCE_16_BITS,
                         )
                         for one in servers
                     ]
@@ -143,6 +157,33 @@ class _Fit:
 
     def _prompts(self) -> list[list[int]]:
         return fixed_prompts(self.job.model.vocab_size, self.job.model.max_position_embeddings)
+
+
+def baseline_layout(job: ServingJob, kind: ServerKind) -> ServingLayout:
+    """One unsharded replica; on GPUs the narrowest that fits.
+
+    Raises:
+        NothingFitsError: none does.
+    """
+    if kind in ON_CPU:
+        return ServingLayout()
+    profile, facts = engine_profile(kind), facts_of(model=job.model)
+    for width in WIDTHS:
+        layout = ServingLayout(tp=width)
+        topology = topology_for(job, layout)
+        replica = served_replica(
+            job.model,
+            layout,
+            profile,
+            topology,
+            budget=job.budget(profile, topology.accelerator),
+            request_tokens=job.longest_tokens,
+        )
+        if replica.fits and not layout_violations(layout, facts, profile, topology):
+            return layout
+    raise NothingFitsError(
+        f"{job.model.name} fits no replica of up to {WIDTHS[-1]} accelerators, so there is no baseline"
+    )
 
 
 def _layouts(job: ServingJob) -> list[ServingLayout]:
@@ -197,7 +238,7 @@ def _plan_hash(job: ServingJob, kind: ServerKind, layouts: Sequence[ServingLayou
         "traffic": traffic_document(job.traffic),
         "targets": [asdict(target) for target in job.targets],
         "server": kind,
-        "scheduler": asdict(server_scheduler(kind, job)),
+        "settings": [job.max_sequences, job.step_tokens, job.memory_fraction, job.eager],
         "requests": job.run.requests,
         "seed": job.run.seed,
         "layouts": [layout.label for layout in layouts],

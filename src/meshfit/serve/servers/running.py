@@ -39,8 +39,8 @@ class RunningServer:
     started: StartedHere | None = None
 
 
-Commander = Callable[[int], ServerCommand]
-"""Gives the command of a server for a port."""
+Commander = Callable[[int, int], ServerCommand]
+"""Gives the command of a replica for its index and its port."""
 
 
 @contextmanager
@@ -60,7 +60,9 @@ def running_servers(
     """
     with ExitStack() as stack:
         started = [
-            stack.enter_context(_process(commander(port), port, folder / f"server-{index}.log"))
+            stack.enter_context(
+                _process(commander(index, port), port, folder / f"server-{index}.log")
+            )
             for index, port in enumerate(_free_ports(count))
         ]
         deadline_s = time.monotonic() + ready_s
