@@ -60,12 +60,13 @@ def served_replica(
     budget: ServingBudget,
     request_tokens: int,
     eager: bool = False,
+    release: str = "",
 ) -> ServedReplica:
     """One replica of ``layout``.
 
     Args:
         request_tokens: prompt and output of the longest request that must run.
-        eager: whether the host launches every kernel.
+        eager, release: see ``ReplicaClock``.
     """
     clock = ReplicaClock(
         model=model,
@@ -74,6 +75,7 @@ def served_replica(
         topology=topology,
         cache_bytes=budget.cache_element_bytes,
         eager=eager,
+        release=release,
     )
     memory = replica_memory(
         model,

@@ -28,7 +28,7 @@ class PrefillPool:
     """One replica that computes prompts of ``tokens`` and nothing else.
 
     Attributes:
-        prompt_s: of one prompt alone, and what it waits for.
+        prompt_s: of one prompt in each attention group, and what it waits for.
         requests_per_s: at most, as many prompts in a step as its budget takes.
     """
 
@@ -47,10 +47,10 @@ class PrefillPool:
 
 def prefill_pool(replica: ServedReplica, tokens: float) -> PrefillPool:
     """What one replica does with prompts of ``tokens``."""
-    budget = replica.budget.step_tokens * replica.layout.attention_dp
+    groups, budget = replica.layout.attention_dp, replica.budget.step_tokens
     chunks = math.ceil(tokens / budget)
-    together = max(1.0, min(budget // tokens, replica.capacity(tokens)))
-    prompts = np.array([1.0, together])
+    together = max(groups, min(budget // tokens * groups, replica.capacity(tokens)))
+    prompts = np.array([groups, together], dtype=np.float64)
     terms = step_terms(
         replica.clock,
         StepLoad(
@@ -218,6 +218,10 @@ class PoolPair:
     def most_per_s(self) -> float:
         """Requests a second that the slower pool ends at most."""
         return min(self.prompts_per_s, self.decode_replicas * self.decode.most_per_s)
+
+    def burst_s(self, requests: float) -> float:
+        """A first token's mean wait for prompts where so many requests are sent at once."""
+        return requests / self.prompts_per_s / 2
 
     def under(self, traffic: TrafficSpec) -> TwoPoolsLoad:
         """Both pools under the whole of ``traffic``."""

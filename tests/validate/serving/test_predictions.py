@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshfit.serve.layout import ServingLayout
+from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
 from meshfit.validate.rows import NotModelledError
 from meshfit.validate.serving.layouts import throughput_choices
 from meshfit.validate.serving.models import served_model
@@ -100,3 +100,12 @@ def test_what_a_release_adds_is_left_out_where_it_is_not_known():
     for one in predict_serving([known, other], knows_release=False):
         assert (one.tpot_s, one.ttft_s) == (unknown.tpot_s, unknown.ttft_s)
         assert one.row in (known, other)
+
+
+def test_two_pools_are_predicted_where_their_workers_are_stated():
+    pools = DisaggregatedLayout(prefill=ServingLayout(tp=2), decode=ServingLayout(replicas=2, tp=4))
+    row = replace(ROW, layout=None, aggregated=False, pools=pools)
+    busy = replace(row, concurrency=512)
+    found, crowded = predict_serving([row, busy])
+    assert 0 < found.tpot_s < crowded.tpot_s
+    assert found.ttft_s < crowded.ttft_s

@@ -3,7 +3,7 @@
 import pytest
 
 from meshfit.errors import InputError
-from meshfit.serve.layout import ServingLayout
+from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
 from meshfit.validate.serving.rows import COLUMNS, layout_of, read_serving_rows
 
 ROW = {
@@ -49,6 +49,21 @@ def test_layouts_are_those_that_fit_a_node(stated, layout):
 def test_two_pools_have_no_layout_of_one(tmp_path):
     (row,) = read(tmp_path, mode="disagg", tp_size="", pp_size="")
     assert row.layout is None
+    assert row.pools is None
+
+
+def test_two_pools_are_read_where_their_workers_are_stated(tmp_path):
+    sizes = ("num_workers", "tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
+    prefill = dict(zip((f"prefill_{name}" for name in sizes), "711414", strict=True))
+    decode = dict(zip((f"decode_{name}" for name in sizes), "281118", strict=True))
+    row = ROW | {"mode": "disagg"} | prefill | decode
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
+    (found,) = read_serving_rows(path)
+    assert found.pools == DisaggregatedLayout(
+        prefill=ServingLayout(replicas=7, attention_dp=4, ep=4),
+        decode=ServingLayout(replicas=2, tp=8, ep=8),
+    )
 
 
 @pytest.mark.parametrize(

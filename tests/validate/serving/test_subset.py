@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshfit.validate.serving.document import serving_document
-from meshfit.validate.serving.predictions import predict_serving
+from meshfit.validate.serving.predictions import TWO_POOLS, predict_serving
 from meshfit.validate.serving.rows import read_serving_rows
 
 SUBSET = Path(__file__).parents[1] / "data" / "serving_subset.csv"
@@ -48,9 +48,7 @@ def test_errors_stay_where_they_were(document, key, bounds):
 def test_every_aggregated_row_is_modelled_and_the_others_say_why(document):
     coverage = document["coverage"]
     assert coverage["share_of_aggregated"] == 1.0
-    assert document["not_modelled"] == {
-        "two pools (disaggregated)": coverage["rows"] - coverage["aggregated"]
-    }
+    assert document["not_modelled"] == {TWO_POOLS: coverage["rows"] - coverage["aggregated"]}
 
 
 def test_layouts_are_chosen_nearly_without_regret_and_mostly_in_order(document):

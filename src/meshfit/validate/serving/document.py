@@ -58,6 +58,8 @@ def serving_document(
     """
     modelled = _modelled(predictions)
     summary = {"aggregated": _score(modelled)}
+    if two_pools := [one for one in predictions if one.row.pools and one.tpot_s is not None]:
+        summary["two pools"] = _score(two_pools)
     if of_any_release:
         summary["aggregated, release unknown"] = _score(_modelled(of_any_release))
     document = ServingDocument(
@@ -82,7 +84,8 @@ def serving_document(
 
 
 def _modelled(predictions: Sequence[ServingPrediction]) -> list[ServingPrediction]:
-    return [one for one in predictions if one.tpot_s is not None]
+    """Aggregated rows."""
+    return [one for one in predictions if one.row.aggregated and one.tpot_s is not None]
 
 
 def _row(one: ServingPrediction, metric: Literal["tpot", "ttft"]) -> dict[str, Any]:

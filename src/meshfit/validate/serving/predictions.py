@@ -12,17 +12,20 @@ from meshfit.errors import InputError
 from meshfit.predict.costs.constants import TimeConstants
 from meshfit.serve.budget import ServingBudget, serving_budget
 from meshfit.serve.clock import ReplicaClock
-from meshfit.serve.layout import ServingLayout
-from meshfit.serve.memory import replica_memory
+from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
+from meshfit.serve.served import ServedReplica, served_replica
 from meshfit.serve.steady import benchmark_ttft_s, steady_state
+from meshfit.serve.traffic import LengthSpec, TrafficSpec
+from meshfit.serve.two_pools import PoolPair, decode_pool, prefill_pool
 from meshfit.validate.collectives.systems import topology_of
 from meshfit.validate.rows import NotModelledError
 from meshfit.validate.serving.models import served_model
 from meshfit.validate.serving.rows import ServingRow
-from meshfit.workload.model import ModelSpec
 
 ENGINES: dict[str, str] = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
 """Backend of the table -> engine."""
+
+TWO_POOLS = "two pools, whose numbers of workers are not stated"
 
 _CACHE_BYTES = {"fp8": 1.0, "fp4": 1.0}
 """Of an element of the KV cache by precision: servers of 8- and 4-bit weights keep it in 8 bits."""
@@ -88,7 +91,40 @@ def predict_serving(
         asked = group if knows_release else group.of_any_release()
         for number, tpot, ttft in zip(group.rows, *asked.predicted(), strict=True):
             found[number] = ServingPrediction(row=rows[number], tpot_s=tpot, ttft_s=ttft)
+    for number, row in enumerate(rows):
+        if row.pools is not None:
+            found[number] = _of_two_pools(row, row.pools, knows_release=knows_release)
     return found
+
+
+def _of_two_pools(
+    row: ServingRow, pools: DisaggregatedLayout, *, knows_release: bool
+) -> ServingPrediction:
+    if row.concurrency is None:
+        return ServingPrediction(row=row, reason="concurrency is not stated")
+    try:
+        prefill, decode = (
+            _served(row, layout, row.release if knows_release else "")
+            for layout in (pools.prefill, pools.decode)
+        )
+    except NotModelledError as error:
+        return ServingPrediction(row=row, reason=str(error))
+    pair = PoolPair(
+        prefill=prefill_pool(prefill, row.prompt_tokens),
+        decode=decode_pool(decode, row.prompt_tokens, row.output_tokens),
+        prefill_replicas=pools.prefill.replicas,
+        decode_replicas=pools.decode.replicas,
+    )
+    lengths = [
+        LengthSpec(median_tokens=n, p99_tokens=n) for n in (row.prompt_tokens, row.output_tokens)
+    ]
+    load = pair.under(
+        TrafficSpec(
+            prompt=lengths[0], output=lengths[1], arrivals="closed", concurrency=row.concurrency
+        )
+    )
+    burst_s = decode.clock.of_engine("burst") * pair.burst_s(row.concurrency)
+    return ServingPrediction(row=row, tpot_s=load.tpot_s, ttft_s=load.ttft_s + burst_s)
 
 
 def served_groups(rows: Sequence[ServingRow]) -> tuple[list[ServedGroup], dict[int, str]]:
@@ -97,7 +133,7 @@ def served_groups(rows: Sequence[ServingRow]) -> tuple[list[ServedGroup], dict[i
     reasons: dict[int, str] = {}
     for number, row in enumerate(rows):
         if row.layout is None:
-            reasons[number] = "two pools (disaggregated)"
+            reasons[number] = TWO_POOLS
         elif row.concurrency is None:
             reasons[number] = "concurrency is not stated"
         else:
@@ -115,34 +151,38 @@ def served_groups(rows: Sequence[ServingRow]) -> tuple[list[ServedGroup], dict[i
 def _group(rows: Sequence[ServingRow], numbers: Sequence[int]) -> ServedGroup:
     first = rows[numbers[0]]
     assert first.layout is not None
-    if first.backend not in ENGINES:
-        raise NotModelledError(f"backend not known: {first.backend}")
-    engine = ENGINES[first.backend]
-    model = served_model(first.model, first.linear_mode, first.expert_mode)
-    layout = first.layout
-    topology = _topology(first.system, layout)
-    budget = serving_budget(
-        engine_profile(engine),
-        topology.accelerator,
-        cache_element_bytes=_CACHE_BYTES.get(first.precision, 2.0),
-    )
-    clock = ReplicaClock(
-        model=model,
-        layout=layout,
-        profile=engine_profile(engine),
-        topology=topology,
-        cache_bytes=budget.cache_element_bytes,
-        release=first.release,
-    )
+    served = _served(first, first.layout, first.release)
     own = [rows[number] for number in numbers]
     return ServedGroup(
         rows=tuple(numbers),
-        clock=clock,
-        budget=budget,
+        clock=served.clock,
+        budget=served.budget,
         concurrency=tuple(float(row.concurrency or 1) for row in own),
-        capacity=tuple(_capacity(model, layout, clock, budget, row) for row in own),
+        capacity=tuple(_capacity(served, row) for row in own),
         prompt_tokens=tuple(float(row.prompt_tokens) for row in own),
         output_tokens=tuple(float(row.output_tokens) for row in own),
+    )
+
+
+def _served(row: ServingRow, layout: ServingLayout, release: str) -> ServedReplica:
+    """One replica of a row's server."""
+    if row.backend not in ENGINES:
+        raise NotModelledError(f"backend not known: {row.backend}")
+    profile = engine_profile(ENGINES[row.backend])
+    topology = _topology(row.system, layout)
+    budget = serving_budget(
+        profile,
+        topology.accelerator,
+        cache_element_bytes=_CACHE_BYTES.get(row.precision, 2.0),
+    )
+    return served_replica(
+        served_model(row.model, row.linear_mode, row.expert_mode),
+        layout,
+        profile,
+        topology,
+        budget=budget,
+        request_tokens=row.prompt_tokens + row.output_tokens,
+        release=release,
     )
 
 
@@ -154,20 +194,6 @@ def _topology(system: str, layout: ServingLayout) -> Topology:
         raise NotModelledError(str(error)) from None
 
 
-def _capacity(
-    model: ModelSpec,
-    layout: ServingLayout,
-    clock: ReplicaClock,
-    budget: ServingBudget,
-    row: ServingRow,
-) -> float:
+def _capacity(served: ServedReplica, row: ServingRow) -> float:
     """Requests whose caches fit when they are half done on average."""
-    memory = replica_memory(
-        model,
-        layout,
-        clock.profile,
-        clock.topology.accelerator,
-        request_tokens=row.prompt_tokens + row.output_tokens // 2,
-        budget=budget,
-    )
-    return float(max(memory.concurrency, 1))
+    return float(max(served.capacity(row.prompt_tokens + row.output_tokens // 2), 1))

@@ -1,11 +1,11 @@
 """Rows of a table of measured servers: time to first token and per token under stated layouts."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from meshfit.errors import InputError
-from meshfit.serve.layout import ServingLayout
+from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
 from meshfit.validate.csv_file import read_table
 
 COLUMNS: tuple[str, ...] = (
@@ -27,8 +27,9 @@ class ServingRow:
         linear_mode, expert_mode: how linear maps and routed experts are quantised, in the table's
             words (``fp8_block``; empty: as the model is).
         layout: of an aggregated row; None of others.
+        pools: of a row with two; None where the table does not say how many workers they have.
         stated: the cells that the layout was read from.
-        concurrency: None where it is not stated.
+        concurrency: of all replicas; None where it is not stated.
     """
 
     id: str
@@ -43,6 +44,7 @@ class ServingRow:
     prompt_tokens: int
     output_tokens: int
     layout: ServingLayout | None
+    pools: DisaggregatedLayout | None = None
     stated: tuple[int, ...]
     concurrency: int | None
     ttft_s: float
@@ -51,7 +53,8 @@ class ServingRow:
     @property
     def configuration(self) -> tuple[object, ...]:
         """What repeats of one measurement share."""
-        return (*self.group, self.release, self.layout, self.stated, self.concurrency)
+        where = self.layout or self.pools
+        return (*self.group, self.release, where, self.stated, self.concurrency)
 
     @property
     def group(self) -> tuple[object, ...]:
@@ -91,11 +94,28 @@ def _row(cells: dict[str, str], where: str) -> ServingRow:
         prompt_tokens=_required(cells, "isl", where),
         output_tokens=_required(cells, "osl", where),
         layout=layout_of(*stated) if aggregated else None,
+        pools=None if aggregated else _pools(cells, where),
         stated=stated,
         concurrency=_count(cells, "concurrency", where) or _count(cells, "batch_size", where),
         ttft_s=_seconds(cells, "ttft_ms", where),
         tpot_s=_seconds(cells, "tpot_ms", where),
     )
+
+
+def _pools(cells: dict[str, str], where: str) -> DisaggregatedLayout | None:
+    prefill, decode = (_pool(cells, kind, where) for kind in ("prefill", "decode"))
+    if prefill is None or decode is None:
+        return None
+    return DisaggregatedLayout(prefill=prefill, decode=decode)
+
+
+def _pool(cells: dict[str, str], kind: str, where: str) -> ServingLayout | None:
+    sizes = ("tp", "pp", "attention_dp", "moe_tp", "moe_ep")
+    names = [f"{kind}_num_workers", *(f"{kind}_{size}_size" for size in sizes)]
+    if not all(cells.get(name) for name in names):
+        return None
+    workers, *stated = (_count(cells, name, where) or 1 for name in names)
+    return replace(layout_of(*stated), replicas=workers)
 
 
 def layout_of(
