@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--axes", nargs="+", choices=list(BY_HAND), default=list(BY_HAND))
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--launches", type=int, default=5)
-    parser.add_argument("--only", choices=["instruments"], help="one process, no launch")
+    parser.add_argument("--only", choices=["instruments", "startup"])
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # of a rank
     arguments = parser.parse_args()
     if arguments.folder is not None:
@@ -87,14 +87,16 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = {"instruments alone": instruments_alone(folder)}
+        found = {}
+        if arguments.only != "startup":
+            found["instruments alone"] = instruments_alone(folder)
         if arguments.only is None:
             found["loops"] = {
                 label: compared(folder / label, axis, ranks, arguments.steps)
                 for label, axis, ranks in cases(arguments.ranks, arguments.axes)
             }
-            if arguments.launches:
-                found["startup of 4 ranks"] = startup(folder, arguments.launches)
+        if arguments.only != "instruments" and arguments.launches:
+            found["startup of 4 ranks"] = startup(folder, arguments.launches)
     print(json.dumps(found | facts(), indent=2))
 
 
