@@ -99,6 +99,10 @@ class Replica:
         self._scheduler = scheduler
         self._table = table
         self._per_decode = scheduler.tokens_per_decode
+        self._is_mixed = scheduler.mixed_steps
+        self._most_sequences = scheduler.max_sequences
+        self._most_of_chunk = scheduler.token_budget
+        self._budget = scheduler.token_budget * scheduler.micro_batches
         self._longest_tokens = scheduler.capacity_blocks * scheduler.block_tokens
         self._pool = KvPool(
             capacity_blocks=scheduler.capacity_blocks, block_tokens=scheduler.block_tokens
@@ -168,21 +172,20 @@ class Replica:
 
     def _next_chunks(self, now_s: float, *, admits: bool) -> list[_Chunk]:
         """Prompts, or parts of them, that go into the next step, also of those that it ``admits``."""
-        scheduler = self._scheduler
-        budget = scheduler.token_budget * scheduler.micro_batches
-        if scheduler.mixed_steps:
+        budget = self._budget
+        if self._is_mixed:
             budget -= len(self._decoding) * self._per_decode
         chunks = []
         for sequence in self._prefilling:
             left = sequence.target_tokens - sequence.computed_tokens
-            if (taken := min(left, scheduler.token_budget, budget)) > 0:
+            if (taken := min(left, self._most_of_chunk, budget)) > 0:
                 chunks.append((sequence, taken))
                 budget -= taken
         while admits and budget > 0 and self._waiting and self._can_admit_first():
             sequence = self._admit(heappop(self._waiting)[3], now_s)
             self._prefilling.append(sequence)
             left = sequence.target_tokens - sequence.computed_tokens
-            taken = min(left, scheduler.token_budget, budget)
+            taken = min(left, self._most_of_chunk, budget)
             chunks.append((sequence, taken))
             budget -= taken
         return chunks
@@ -193,7 +196,7 @@ class Replica:
 
     def _can_admit_first(self) -> bool:
         """Whether the first in the queue may join: a free place, and blocks for its prompt."""
-        if len(self._decoding) + len(self._prefilling) >= self._scheduler.max_sequences:
+        if len(self._decoding) + len(self._prefilling) >= self._most_sequences:
             return False
         pool, request = self._pool, self._waiting[0][3]
         context = request.prompt_tokens + request.generated_tokens
@@ -222,21 +225,20 @@ class Replica:
     # Prefill steps
 
     def _begin_prefill(self, now_s: float) -> None:
-        tokens, pairs, largest = 0, 0.0, 0
+        tokens, pairs = 0, 0.0
         for sequence, taken in self._chunks:
             tokens += taken
             pairs += taken * (sequence.computed_tokens + (taken + 1) / 2)
-            largest = max(largest, taken)
+        largest = tokens if len(self._chunks) == 1 else max(taken for _, taken in self._chunks)
         requests, context = 0, 0.0
-        if self._scheduler.mixed_steps:
+        if self._is_mixed:
             requests, context = len(self._decoding), self._context_tokens
-        step_s = self._table.mixed_s(tokens, pairs, requests, context, largest_chunk=largest)
-        self._step_s = step_s
+        self._step_s = step_s = self._table.mixed_s(tokens, pairs, requests, context, largest)
         self.ends_s = now_s + step_s
 
     def _end_prefill(self, now_s: float) -> None:
         decoding = len(self._decoding)
-        if not self._scheduler.mixed_steps:
+        if not self._is_mixed:
             self._stall_s += self._step_s if decoding else 0.0
             decoding = 0
         elif decoding:
@@ -246,7 +248,8 @@ class Replica:
             if sequence.computed_tokens == sequence.target_tokens:
                 self._prefilling.remove(sequence)
                 self._end_prompt(sequence, now_s)
-        self._log(now_s, self._step_s, 1, decoding)
+        entry = (now_s, self._step_s, 1, decoding, self._pool.held_tokens, len(self._waiting))
+        self.entries.append(entry)
 
     def _end_prompt(self, sequence: _Sequence, now_s: float) -> None:
         """The step that computes the end of a prompt also gives the next token."""
@@ -310,12 +313,15 @@ class Replica:
         steps = logged = run.steps
         mean_s = run.first_s + run.slope_s * (steps - 1) / 2
         run.steps = 0
+        held, waiting = self._pool.held_tokens, len(self._waiting)
         if self._stall_s:  # the first gap holds the prefill steps before it
-            self._log(run.starts_s + mean_s, self._stall_s + mean_s, 1, decoding)
+            ends_s, step_s = run.starts_s + mean_s, self._stall_s + mean_s
+            self.entries.append((ends_s, step_s, 1, decoding, held, waiting))
             logged, self._stall_s = steps - 1, 0.0
         self._decode(steps, now_s)
         if logged:
-            self._log(now_s, mean_s, logged, decoding)
+            held = self._pool.held_tokens
+            self.entries.append((now_s, mean_s, logged, decoding, held, waiting))
 
     def _decode(self, steps: int, now_s: float) -> None:
         """Every decoding request has gone ``steps`` further; some end."""
@@ -385,7 +391,3 @@ class Replica:
 
     def _batch(self) -> list[_Sequence]:
         return [*self._prefilling, *(sequence for _, _, sequence in self._decoding)]
-
-    def _log(self, now_s: float, step_s: float, steps: int, decoding: int) -> None:
-        entry = (now_s, step_s, steps, decoding, self._pool.held_tokens, len(self._waiting))
-        self.entries.append(entry)

@@ -25,7 +25,8 @@ class RoundRobin:
     def choose(self, replicas: Sequence[Replica], now_s: float) -> Replica:
         replica = replicas[self._next]
         self._next = (self._next + 1) % len(replicas)
-        replica.advance(now_s)
+        if replica.ends_s <= now_s:
+            replica.advance(now_s)
         return replica
 
 

@@ -64,7 +64,7 @@ class StepTable:
         return rows.alone[int(sqrt(context_tokens / requests * self._points_per_length))]
 
     def mixed_s(
-        self, tokens: int, pairs: float, requests: int, context_tokens: float, *, largest_chunk: int
+        self, tokens: int, pairs: float, requests: int, context_tokens: float, largest_chunk: int
     ) -> float:
         """A step that also computes ``tokens`` of prompts with so many (query, key) ``pairs``; the
         largest chunk of one prompt among them is ``largest_chunk``."""
@@ -80,7 +80,8 @@ class StepTable:
         seconds = linear[below] + weight * (linear[below + 1] - linear[below])
         seconds += in_largest * (attended_s + length * per_key_s)
         if requests:
-            alone_s, per_token_s = self.decode(requests, context_tokens)
+            mean = context_tokens / requests
+            alone_s, per_token_s = rows.alone[int(sqrt(mean * self._points_per_length))]
             seconds += alone_s + context_tokens * per_token_s - linear[0]
         return seconds
 
