@@ -92,6 +92,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/tier1.py
 	$(BIN)/python benchmarks/tier2.py
 	$(BIN)/python benchmarks/space.py
+	$(BIN)/python benchmarks/serve_plan.py
+	$(BIN)/python benchmarks/serve_simulate.py
 
 # torch goes in through constraints.txt, before anything that would pull a CUDA build of its own.
 $(READY): pyproject.toml constraints.txt
