@@ -302,8 +302,8 @@ def test_ctrl_c_leaves_the_jobs_and_the_same_command_goes_on_with_them(cluster, 
     cluster.interrupts_at = "1"
     with pytest.raises(KeyboardInterrupt):
         sweep_of_two.go()
-    assert "jobs 1 go on without this command" in sweep_of_two.said
-    assert "`scancel 1` ends them" in sweep_of_two.said
+    assert "Slurm job 1 goes on without this command" in sweep_of_two.said
+    assert "`scancel 1` ends it" in sweep_of_two.said
     cluster.interrupts_at = None
     sweep_of_two.go()
     assert len(cluster.batches) == 1

@@ -115,7 +115,7 @@ def test_one_job_for_all_that_is_left_by_ctrl_c_and_killed_from_outside(in_slurm
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "go on without this command" in err
+    assert "goes on without this command" in err
 
     process = sweep.start()
     wait_until(sweep.is_at(KILLED), LAUNCHES_PATIENCE_S)

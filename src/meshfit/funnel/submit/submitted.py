@@ -108,7 +108,8 @@ class Submitted:
 
     def _how_to_go_on(self, parts: Sequence[OpenPart]) -> str:
         ids = [part.id for part in parts if not part.files.end.exists()]
+        jobs, go, them = ("job", "goes", "it") if len(ids) == 1 else ("jobs", "go", "them")
         return (
-            f"{self._scheduler.name} jobs {', '.join(ids)} go on without this command: the same "
-            f"command gathers what they did, and `{self._scheduler.cancel_line(ids)}` ends them"
+            f"{self._scheduler.name} {jobs} {', '.join(ids)} {go} on without this command: the same "
+            f"command gathers what was done, and `{self._scheduler.cancel_line(ids)}` ends {them}"
         )
