@@ -1,10 +1,14 @@
 """Steps take longer with more in them, and are bound by what they must move."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshfit.cluster.topology import Level, LevelKind
+from meshfit.serve.layout import ServingLayout
 from meshfit.serve.step_time import StepLoad, chunk_pairs
 from tests.serve.replicas import clock
 
@@ -81,3 +85,36 @@ def test_quantised_weights_take_less_of_a_step():
     eight = clock("llama-3.1-70b", "8 H100-SXM", tp=8, weights="fp8")
     load = decoding(1.0, 100.0)
     assert eight.step_s(load) < 0.8 * sixteen.step_s(load)
+
+
+@pytest.mark.parametrize("requests", [4, 8, 16, 32])
+def test_experts_cut_over_more_ranks_decode_no_slower(requests):
+    """Every expert that got a row has tiles of its own, which fill the device however few rows there
+    are."""
+    steps_s = [
+        float(clock("qwen3-235b-a22b-fp8", "8 B200", tp=tp).step_s(decoding(requests, 1000.0)))
+        for tp in (2, 4, 8)
+    ]
+    assert steps_s == sorted(steps_s, reverse=True)
+
+
+def test_without_graphs_a_step_takes_at_least_what_the_host_needs_to_launch_it():
+    graphs = clock("gpt-oss-20b", "8 A100-80G", tp=2)
+    eager = replace(graphs, eager=True)
+    few, many = decoding(1.0, 100.0), decoding(1024.0, 4000.0)
+    assert eager.step_s(few) > 1.5 * graphs.step_s(few)
+    assert eager.step_s(many) == graphs.step_s(many)
+
+
+def test_over_pcie_more_than_two_ranks_reduce_by_nccl():
+    """The engines' own kernel reads from every other rank, which NVLink joins."""
+
+    def reducing_s(kind: LevelKind, tp: int) -> float:
+        level = Level(name="node", size=8, kind=kind, bandwidth_bytes_per_s=25e9, latency_s=5e-6)
+        topology = replace(DENSE.topology, levels=(level,))
+        of = replace(DENSE, topology=topology, layout=ServingLayout(tp=tp))
+        (stage,) = of.stage_times(decoding(1.0, 100.0))
+        return float(stage.communication)
+
+    assert reducing_s("bus", 2) == pytest.approx(reducing_s("switch", 2), rel=0.2)
+    assert reducing_s("bus", 4) > 1.5 * reducing_s("switch", 4)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from meshfit.serve.steady import benchmark_ttft_s, steady_state
+from meshfit.serve.steady import benchmark_ttft_s, steady_state, waiting_steps
 from tests.serve.replicas import clock
 
 CLOCK = clock("llama-3.1-8b", "8 H100-SXM", tp=1)
@@ -58,3 +58,12 @@ def test_a_pipeline_keeps_as_many_micro_batches_as_stages_under_way():
     assert deep == pytest.approx(single, rel=0.1)
     loaded, spread = (steady(NUMBERS[-1:], of=of).requests_per_s for of in (one, four))
     assert spread > 1.3 * loaded
+
+
+def test_prompts_wait_where_attention_groups_are_balanced():
+    """TensorRT-LLM holds prompts back for steps of decoding; without groups it does not."""
+    grouped = clock("deepseek-v3", "8 B200", engine="tensorrt_llm", attention_dp=8, ep=8)
+    alone = clock("deepseek-v3", "8 B200", engine="tensorrt_llm", tp=8, ep=8)
+    assert waiting_steps(grouped) > waiting_steps(alone) + 10
+    found = steady(of=grouped)
+    assert np.all(found.ttft_s > waiting_steps(grouped) * found.decode_s)
