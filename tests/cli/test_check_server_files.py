@@ -102,6 +102,17 @@ def test_a_misspelt_option_is_named_with_its_line_and_the_nearest(name, found):
     assert (document["verdict"], code) == ("invalid", 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("vllm serve Qwen/Qwen3-8B more --enforce-eager true", ["more", "true"]),
+        ("sglang serve --model-path Qwen/Qwen3-8B --disable-cuda-graph 1", ["1"]),
+    ],
+)
+def test_a_word_that_no_option_takes_is_named(text, words, tmp_path):
+    assert [one.name for one in served(tmp_path, text).file.unknown] == words
+
+
 def test_a_misspelt_key_of_yaml_is_named_as_yaml_writes_it(tmp_path):
     text = "model: Qwen/Qwen3-8B\nmax-model-len: 4096\ntensor_paralel_size: 2\n"
     file = served(tmp_path, text, "serve.yaml").file

@@ -210,6 +210,26 @@ def test_options_of_launchers_and_other_commands_are_not_megatrons():
     assert [one.name for one in found.unknown] == ["--nnode"]
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--sequence-parallel true", ["true"]),
+        ("--data-path 0.3 one 0.7 two --sequence-parallel 1 # all", ["1"]),
+        ('--log-throughput "$EXTRA" $(date) 2>&1 | tee train.log', []),
+    ],
+)
+def test_a_word_that_no_option_takes_is_named(line, words):
+    """Megatron's parser refuses ``--sequence-parallel true`` as an unrecognised argument."""
+    found = read(MEGATRON + line)
+    assert [one.name for one in found.unknown] == words
+    assert all("no option takes" in one.message for one in found.unknown)
+
+
+def test_words_of_other_commands_are_no_words_of_megatrons():
+    found = read("module load cuda\ncd /data/run 1\n" + MEGATRON.partition("pretrain_gpt.py ")[2])
+    assert found.unknown == ()
+
+
 def test_an_option_that_is_known_and_not_predicted_is_noted():
     found = read(MEGATRON + "--window-size 128")
     assert found.unknown == ()

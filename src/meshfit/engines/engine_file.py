@@ -1,6 +1,6 @@
 """What a file of an engine says, in the words of a job."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,20 @@ from meshfit.workload.model import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownOption:
-    """An option that this release of the engine does not know; ``nearest`` is one that it does."""
+    """An option that this release of the engine does not know; ``nearest`` is one that it does.
+
+    ``is_word``: it is no option but a word that none takes.
+    """
 
     name: str
     line: int
     nearest: str | None
+    is_word: bool = False
 
     @property
     def message(self) -> str:
+        if self.is_word:
+            return f"line {self.line}: no option takes {shown(self.name)}"
         hint = f"; did you mean {self.nearest}?" if self.nearest else ""
         return f"line {self.line}: unknown option {self.name}{hint}"
 
@@ -91,6 +97,13 @@ def unknown_options(
             nearest = _nearest(name, known, name.rpartition(".")[0])
             found[name] = UnknownOption(name=name, line=setting.line, nearest=nearest)
     return tuple(found.values())
+
+
+def stray_words(words: Iterable[Setting]) -> tuple[UnknownOption, ...]:
+    """Words that no option takes, which a parser refuses as it does unknown options."""
+    return tuple(
+        UnknownOption(name=word.name, line=word.line, nearest=None, is_word=True) for word in words
+    )
 
 
 def _first_unknown(name: str, known: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from meshfit.engines.engine_file import EngineFile, UnknownOption, unknown_options
+from meshfit.engines.engine_file import EngineFile, UnknownOption, stray_words, unknown_options
 from meshfit.engines.megatron.architecture import architecture
 from meshfit.engines.megatron.stages import stages
 from meshfit.engines.options import OptionTable, option_table
@@ -104,7 +104,10 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
         file,
         form="Megatron-LM arguments",
         settings=tuple(options.all),
-        unknown=_unknown(options, launcher, table),
+        unknown=(
+            *_unknown(options, launcher, table),
+            *(stray_words(script.positional) if script.has_program else ()),
+        ),
         notes=(*left_open(script), *file.notes),
     )
 

@@ -1,8 +1,10 @@
 """What a command line or a YAML file of SGLang's server says (``srt/server_args.py`` of 0.5.23)."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
+from meshfit.engines.engine_file import stray_words
 from meshfit.engines.options import option_table
 from meshfit.engines.server_options import (
     WEIGHTS,
@@ -43,7 +45,10 @@ def read(text: str) -> ServingFile:
     """
     table = option_table("sglang")
     script = read_script(text, word_counts(table), program=PROGRAM)
-    return _file(of_script(script, table), "a command of SGLang")
+    options = of_script(script, table)
+    words = [word for word in options.positional if word.value != "serve"]
+    options = replace(options, unknown=(*options.unknown, *stray_words(words)))
+    return _file(options, "a command of SGLang")
 
 
 def read_config(text: str) -> ServingFile:

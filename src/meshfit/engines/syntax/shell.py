@@ -42,6 +42,7 @@ class Script:
         launcher: the options between the launcher of ranks (torchrun) and the program.
         settings: the options of the program, ``--name value`` and ``--name=value``.
         positional: its words that no option takes, as written out.
+        has_program: whether there is one; else options and words are those of all commands.
         left_open: references among them to what the script does not set, with their lines.
     """
 
@@ -49,6 +50,7 @@ class Script:
     launcher: tuple[Setting, ...]
     settings: tuple[Setting, ...]
     positional: tuple[Setting, ...]
+    has_program: bool
     left_open: tuple[Setting, ...]
 
 
@@ -75,7 +77,8 @@ def read_script(
     reading = _Reading()
     for command in commands_of(text.removeprefix("\ufeff")):
         reading.take(command)
-    before, words = _program(reading, values, marks, program)
+    started = _program(reading, values, marks, program)
+    before, words = started or _all_commands(reading)
     return Script(
         variables={
             name: " ".join(w.text for w in held) for name, held in reading.variables.items()
@@ -83,6 +86,7 @@ def read_script(
         launcher=tuple(_settings(before, values)),
         settings=tuple(_settings(words, values)),
         positional=tuple(_positional(words, values)),
+        has_program=started is not None,
         left_open=tuple(
             Setting(name=word.text, value=word.text, line=word.line)
             for word in words
@@ -217,8 +221,8 @@ def _holds_options(value: str) -> bool:
 
 def _program(
     reading: _Reading, values: Mapping[str, str], marks: Collection[str], pattern: re.Pattern[str]
-) -> tuple[Command, Command]:
-    """Words of the launcher, and those behind the program.
+) -> tuple[Command, Command] | None:
+    """Words of the launcher, and those behind the program; None where there is none.
 
     Raises:
         InputError: several commands train, with different options.
@@ -235,6 +239,11 @@ def _program(
     if train:
         launcher, program = train[-1]
         return launcher, program[1:]
+    return None
+
+
+def _all_commands(reading: _Reading) -> tuple[Command, Command]:
+    """Words of all commands, and beside them options that variables hold and no command uses."""
     commands = tuple(word for command in reading.commands for word in command)
     places = {(word.text, word.line) for word in commands}
     loose = tuple(word for word in reading.loose if (word.text, word.line) not in places)
@@ -263,7 +272,7 @@ def _settings(words: Iterable[Word], values: Mapping[str, str]) -> list[Setting]
 
 def _positional(words: Iterable[Word], values: Mapping[str, str]) -> list[Setting]:
     """Words that no option takes, without those that only a shell could work out."""
-    plain = (word for word in _divided(words, values)[1] if not re.search(r"[$`]", word.text))
+    plain = (word for word in _divided(words, values)[1] if re.fullmatch(r"[^$`]+", word.text))
     return [Setting(name=word.text, value=word.text, line=word.line) for word in plain]
 
 

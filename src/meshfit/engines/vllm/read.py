@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from meshfit.engines.engine_file import stray_words
 from meshfit.engines.options import option_table
 from meshfit.engines.server_options import (
     WEIGHTS,
@@ -54,6 +55,7 @@ def read(text: str) -> ServingFile:
     script = read_script(text, word_counts(table), program=PROGRAM)
     options = of_script(_without_levels(script), table)
     words = [word for word in options.positional if word.value != "serve"]
+    options = replace(options, unknown=(*options.unknown, *stray_words(words[1:])))
     return _file(options, "a command of vLLM", model=words[0] if words else None)
 
 
