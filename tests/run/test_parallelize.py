@@ -30,7 +30,6 @@ from tests.run.layouts import CASES, CONFIGS, STRATEGY_CASES
             "zbv_zero_bubble computes gradients of weights .* use zero_stage=2",
         ),
         ("llama", {"dp_shard": 2, "zero_stage": 0}, "zero_stage: 0 shards nothing; use 1, 2 or 3"),
-        ("llama", {"dp_shard": 2, "zero_stage": 1, "tp": 2}, "1 runs with data parallelism only"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_what_can(model: str, keys: dict, message: str) -> None:

@@ -16,8 +16,9 @@ def axes_of_groups(mesh: RankMesh, experts: ExpertModel | None) -> dict[str, str
     """Name of a group -> axis. Ranks that divide or copy states count context parallel ones in."""
     if mesh.devices is None:
         return {}
-    states = {"dp_shard": mesh.shards, "dp_replicate": mesh.replicas}
-    submeshes = [*((axis, mesh.axis(axis)) for axis in AXES), *states.items()]
+    summed = "dp_shard" if mesh.layout.zero_stage == 1 else "dp_replicate"
+    submeshes = [(axis, mesh.axis(axis)) for axis in AXES]
+    submeshes += [("dp_shard", mesh.shards), (summed, mesh.replicas)]
     axes = {dist.group.WORLD.group_name: WORLD}
     axes |= {
         submesh.get_group().group_name: axis for axis, submesh in submeshes if submesh is not None

@@ -95,7 +95,7 @@ class GradientSync:
         self._module = module
         self._is_ddp = uses_ddp(layout)
         self._is_fsdp = uses_fsdp(layout)
-        self._is_sharded = layout.zero_stage > 0
+        self._is_sharded = layout.zero_stage > 1
         self._is_hybrid = self._is_sharded and layout.dp_replicate > 1
         self._set_for_last: bool | None = None
 

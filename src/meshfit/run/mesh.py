@@ -40,15 +40,24 @@ class RankMesh:
 
     @property
     def shards(self) -> "DeviceMesh | None":
-        """The one-axis mesh of ranks over which ZeRO divides states: dp_shard, and cp with it."""
-        return self._joined("dp_shard", "cp") if self.layout.zero_stage > 0 else None
+        """The one-axis mesh of ranks over which ZeRO divides parameters: dp_shard, and cp with it."""
+        return self._joined("dp_shard", "cp") if self._divides_parameters else None
+
+    @property
+    def optimizer_shards(self) -> "DeviceMesh | None":
+        """The same of ranks that divide nothing but the optimizer's state (ZeRO stage 1)."""
+        return self._joined("dp_shard", "cp") if self.layout.zero_stage == 1 else None
 
     @property
     def replicas(self) -> "DeviceMesh | None":
-        """The one-axis mesh of ranks that hold the same states and add up their gradients."""
-        if self.layout.zero_stage > 0:
+        """The one-axis mesh of ranks that hold the same parameters and add up their gradients."""
+        if self._divides_parameters:
             return self.axis("dp_replicate")
         return self._joined("dp_replicate", "dp_shard", "cp")
+
+    @property
+    def _divides_parameters(self) -> bool:
+        return self.layout.zero_stage > 1
 
     @property
     def states(self) -> "DeviceMesh | None":

@@ -239,8 +239,4 @@ def _refusals(config: Mapping[str, Any], layout: LayoutSpec) -> list[tuple[str, 
         refusals.append(("recompute_layers", "full checkpoints layers one by one; leave it out"))
     if layout.dp_shard > 1 and layout.zero_stage not in (1, 2, 3):
         refusals.append(("zero_stage", f"{layout.zero_stage} shards nothing; use 1, 2 or 3"))
-    if layout.zero_stage == 1 and (layout.tp > 1 or layout.pp > 1):
-        refusals.append(
-            ("zero_stage", "1 runs with data parallelism only; use 3, or tp=1 and pp=1")
-        )
     return refusals

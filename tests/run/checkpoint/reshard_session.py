@@ -66,6 +66,11 @@ class Run:
             "samples": samples,
         }
 
+    @property
+    def ranks_of_moments(self) -> int:
+        shards = self.mesh.optimizer_shards
+        return 1 if shards is None else shards.size()
+
     def moments(self) -> dict[str, float]:
         """Sum of squares of all first and of all second moments, each counted once."""
         optimizer = self.trainer.optimizer
@@ -75,12 +80,10 @@ class Run:
             state = inner.state.get(parameter)
             if not state:
                 continue
-            # ZeRO stage 1 keeps a parameter's moments on one rank only.
-            share = 1.0 if inner is not optimizer else 1 / copies_of(parameter, self.mesh)
+            # Of the ranks that ZeRO stage 1 divides moments over, one has a parameter's.
+            share = self.ranks_of_moments / copies_of(parameter, self.mesh)
             for place, key in enumerate(("exp_avg", "exp_avg_sq")):
                 sums[place] += share * local_tensor(state[key]).double().square().sum()
-        if inner is not optimizer and self.mesh.layout.dp_replicate > 1:
-            sums /= self.mesh.layout.dp_replicate
         first, second = self.mesh.sum_over_ranks(sums).tolist()
         return {"exp_avg": first, "exp_avg_sq": second}
 

@@ -37,7 +37,6 @@ RULES: tuple[str, ...] = (
     "global_batch_divisible",
     "zero_stage_known",
     "zero_stage_matches_dp_shard",
-    "zero1_runs_alone",
     "muon_without_zero1",
     "expert_parallel_needs_experts",
     "experts_divisible",

@@ -30,25 +30,11 @@ def zero_stage_matches_dp_shard(zero_stage: Fact, dp_shard: Fact) -> Fact:
 
 @rule(
     subject="zero_stage",
-    message=(
-        "zero_stage=1 runs with dp_shard alone in {engine}, not with tp={tp}, pp={pp}, "
-        "dp_replicate={dp_replicate}"
-    ),
-    lists_all=True,
-)
-def zero1_runs_alone(zero_stage: Fact, tp: Fact, pp: Fact, dp_replicate: Fact) -> Fact:
-    """ZeRO-1 is DDP with ``ZeroRedundancyOptimizer``, which knows neither DTensor nor stages."""
-    return (zero_stage != 1) | ((tp == 1) & (pp == 1) & (dp_replicate == 1))
-
-
-@rule(
-    subject="zero_stage",
     message="optimizer={optimizer} does not run with zero_stage={zero_stage} in {engine}",
     lists_all=True,
 )
 def muon_without_zero1(optimizer: Fact, zero_stage: Fact) -> Fact:
-    """``ZeroRedundancyOptimizer`` builds one optimizer for all parameters of a rank; Muon has matrices
-    and others."""
+    """A rank's share has one optimizer for all of its parameters; Muon has matrices and others."""
     return (optimizer != "muon") | (zero_stage != 1)
 
 

@@ -11,7 +11,7 @@ _DIVIDES_STATES = 2
 
 
 def _is_plain(layout: LayoutSpec) -> bool:
-    """Whether ranks are replicas of DDP, or share a ``ZeroRedundancyOptimizer``."""
+    """Whether all ranks are taken to hold the same parameters."""
     return layout.zero_stage == 1 or (layout.tp == 1 and layout.pp == 1)
 
 

@@ -1,6 +1,7 @@
 """The optimizer over one rank's parameters, as a hand-written loop would build it."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -35,14 +36,19 @@ def build_optimizer(
     if training.optimizer == "muon":
         return _muon(parameters, matrices, mesh, options)
     optimizer_class = _CLASSES[training.optimizer]
-    if mesh.layout.zero_stage != 1 or mesh.shards is None:
+    if mesh.optimizer_shards is None:
         return optimizer_class(parameters, **options)
+    group = mesh.optimizer_shards.get_group()
+    if mesh.layout.tp > 1 or mesh.layout.pp > 1:
+        from meshfit.run.optimizer.zero1 import ShardedOptimizer  # noqa: PLC0415
+
+        return ShardedOptimizer(parameters, partial(optimizer_class, **options), group)
     from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: PLC0415
 
     return ZeroRedundancyOptimizer(
         parameters,
         optimizer_class,
-        process_group=mesh.shards.get_group(),
+        process_group=group,
         parameters_as_bucket_view=True,
         **options,
     )
