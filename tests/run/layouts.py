@@ -27,6 +27,10 @@ _SIZES = {
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
 }  # fmt: skip
 
+_DEEP = _SIZES | {"hidden_size": 64, "num_hidden_layers": 8, "num_attention_heads": 8,
+                  "num_key_value_heads": 4}  # fmt: skip
+"""What eight ranks can divide along any axis."""
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama": _SIZES | {"model_type": "llama", "num_key_value_heads": 4},
     "llama_tied": _SIZES | {"model_type": "llama", "tie_word_embeddings": True},
@@ -53,6 +57,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
                              "v_head_dim": 8},
     "phi3": _SIZES | {"model_type": "phi3", "pad_token_id": 0, "bos_token_id": 1,
                       "eos_token_id": 2},
+    "llama_deep": _DEEP | {"model_type": "llama"},
+    "mixtral_deep": _DEEP | {"model_type": "mixtral", "num_local_experts": 8,
+                             "num_experts_per_tok": 2},
+    "mixtral_deep_auxiliary": _DEEP | {"model_type": "mixtral", "num_local_experts": 8,
+                                       "num_experts_per_tok": 2,
+                                       "output_router_logits": True, "router_aux_loss_coef": 0.1},
     "gpt2": {"model_type": "gpt2", "vocab_size": 64, "n_embd": 32, "n_layer": 4, "n_head": 4,
              "n_positions": 64},
 }  # fmt: skip
@@ -165,6 +175,7 @@ CASES: list[Case] = [
         "pp=2,tp=2,micro_batch_size=4",
         "pp=2,vpp=2,tp=2,micro_batch_size=4",
         "pp=2,dp_shard=2,stage_layers=1:3",
+        "pp=2,dp_shard=2,zero_stage=1,micro_batch_size=2",
         "dp_shard=4,recompute=full",
         "dp_replicate=4,recompute=full",
         "tp=2,dp_shard=2,recompute=full,micro_batch_size=4",
@@ -214,10 +225,11 @@ CASES: list[Case] = [
     *_cases("llama", "dp_replicate=2,tp=2,micro_batch_size=4", "dp_shard=2,tp=2,micro_batch_size=4",
             "pp=2,tp=2,micro_batch_size=4", "dp_replicate=2,dp_shard=2", "pp=2,dp_shard=2",
             rank_order=("tp", "cp", "dp_shard", "dp_replicate", "pp")),
-    *_cases("mixtral", "dp_shard=4,ep=2", "dp_shard=2,tp=2,ep=4,micro_batch_size=4"),
+    *_cases("mixtral", "dp_shard=4,ep=2", "dp_shard=2,tp=2,ep=4,micro_batch_size=4",
+            "dp_shard=2,cp=2,ep=4,micro_batch_size=4"),
     *_cases("qwen3_moe", "dp_replicate=2,dp_shard=2,ep=2,micro_batch_size=2",
             "pp=2,dp_shard=2,ep=2,micro_batch_size=2"),
-    *_cases("deepseek_v3", "dp_shard=4,ep=4,recompute=full"),
+    *_cases("deepseek_v3", "dp_shard=4,ep=4,recompute=full", "pp=4,micro_batch_size=2"),
     *_cases("mixtral", "dp_shard=4,ep=2", precision="bf16_mixed"),
     *_cases("mixtral_auxiliary", "dp_shard=4,ep=2"),
     *_cases("qwen3_moe", "dp_shard=2,tp=2,ep=2,micro_batch_size=2", capacity=1.0),
@@ -237,8 +249,7 @@ HEAVY_CASES: list[Case] = [
             "dp_shard=2,tp=2,ep=4,micro_batch_size=2", "pp=2,tp=2,ep=2,micro_batch_size=4",
             "pp=2,dp_replicate=2", "dp_shard=4,ep=2,recompute=full"),
     *_cases("deepseek_v3", "dp_replicate=4", "dp_shard=4", "dp_shard=4,ep=2",
-            "dp_replicate=2,dp_shard=2,ep=2", "pp=2,dp_shard=2,ep=2,micro_batch_size=2",
-            "pp=4,micro_batch_size=2"),
+            "dp_replicate=2,dp_shard=2,ep=2", "pp=2,dp_shard=2,ep=2,micro_batch_size=2"),
     *_cases("mixtral", "dp_shard=4,ep=4", "dp_shard=2,tp=2,ep=2,micro_batch_size=4",
             "pp=2,dp_shard=2,ep=2,micro_batch_size=2", precision="bf16_mixed"),
     *_cases("deepseek_v3", "dp_shard=4,ep=2", precision="bf16_mixed"),
@@ -265,6 +276,8 @@ STRATEGY_CASES: list[Case] = [
         "tp=2,dp_replicate=2,recompute=selective,micro_batch_size=4",
         "tp=2,pp=2,recompute=alternate,micro_batch_size=4",
         "dp_replicate=4,recompute=operations",
+        "dp_shard=2,tp=2,zero_stage=1,micro_batch_size=2",
+        "cp=2,dp_shard=2,zero_stage=1",
     ),
     *_cases("llama_tied", "pp=2,dp_shard=2", "pp=2,tp=2,micro_batch_size=4",
             "pp=2,vpp=2,tp=2,schedule=dualpipe_v,micro_batch_size=2", "tp=4,sp=false,micro_batch_size=8"),
@@ -287,7 +300,7 @@ STRATEGY_CASES: list[Case] = [
     *_cases("llama_bytes", "dp_shard=4", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4",
             documents=True, adapter=ADAPTER),
     *_cases("llama", "cp=4,micro_batch_size=2", "cp=4,cp_method=all_to_all",
-            "dp_shard=2,cp=2,zero_stage=1", "cp=2,tp=2,sp=false,micro_batch_size=4",
+            "cp=2,tp=2,sp=false,micro_batch_size=4",
             "pp=2,vpp=2,cp=2,cp_method=all_gather,micro_batch_size=4"),
     *_cases("llama_tied", "pp=2,cp=2,micro_batch_size=2"),
     *_cases("gpt2", "cp=4,cp_method=all_to_all"),
@@ -295,10 +308,3 @@ STRATEGY_CASES: list[Case] = [
     *_cases("llama_bytes", "cp=4,cp_method=all_gather,recompute=full", documents=True),
 ]  # fmt: skip
 """Further combinations, which only ``make test-all`` runs."""
-
-SESSIONS: dict[str, list[Case]] = {
-    "everyday": CASES,
-    "heavy": HEAVY_CASES,
-    "strategies": STRATEGY_CASES,
-}
-"""Name of a session -> its cases."""

@@ -1,4 +1,4 @@
-"""Run under torchrun by ``parity``: many layouts one after another in one world of four ranks.
+"""Run under torchrun by ``parity``: many layouts one after another in one world.
 
 Rank 0 first runs every reference as one process. Each case then takes the judged steps exactly as
 the worker does and leaves what it found in ``CASE.json`` in the folder given as the first argument;
@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from meshfit.mesh.spec import AXES
 from meshfit.run.experts.capacity import TokenGroups
 from meshfit.run.experts.choices import (
     Choices,
@@ -29,7 +31,7 @@ from meshfit.run.experts.choices import (
 from meshfit.run.experts.policy import ExpertPolicy
 from meshfit.run.experts.replay import tokens_of_rank
 from meshfit.run.experts.report import routing_report
-from meshfit.run.gradients import compare_gradients, save_gradients
+from meshfit.run.gradients import compare_gradients, local_tensor, save_gradients
 from meshfit.run.mesh import RankMesh, build_mesh
 from meshfit.run.model.weights import write_initial_weights
 from meshfit.run.parallelize import RankModel, build_rank_model
@@ -38,11 +40,10 @@ from meshfit.workload.corpus import Corpus, open_corpus
 from tests.run.layouts import (
     CONFIGS,
     JUDGED_STEPS,
-    NUM_RANKS,
     SEQUENCE_LENGTH,
-    SESSIONS,
     Case,
 )
+from tests.run.sessions import SESSIONS
 from tests.run.traps import spring_traps
 
 CPU = torch.device("cpu")
@@ -156,9 +157,20 @@ def run(case: Case, mesh: RankMesh, folder: Path, inspect) -> dict:
         if isinstance(model.experts.choices, KeptChoices):
             model.experts.choices.save(folder / case.name)
     found["collectives"] = counter.counts
+    found["tied_copies"] = tied_copies(trainer)
+    found["place"] = [mesh.index(axis) for axis in AXES if axis != "pp"]
     found["losses"] = trainer.losses()
     found["gradient_norms"] = trainer.gradient_norms()
     return found
+
+
+def tied_copies(trainer: Trainer) -> list[str]:
+    """A digest of each copy that this rank has of an embedding on both ends of a pipeline."""
+    tied = trainer._tied_gradients
+    return [
+        sha256(local_tensor(copy).detach().numpy().tobytes()).hexdigest()
+        for copy in (tied._copies if tied is not None else [])
+    ]
 
 
 def run_reference(case: Case, folder: Path) -> None:
@@ -198,10 +210,11 @@ def norm_of(parameters: Iterable[torch.nn.Parameter]) -> float:
 
 
 def main() -> None:
-    folder, cases = Path(sys.argv[1]), SESSIONS[sys.argv[2]]
+    folder, session = Path(sys.argv[1]), SESSIONS[sys.argv[2]]
+    cases = session.cases
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    assert dist.get_world_size() == NUM_RANKS
+    assert dist.get_world_size() == session.num_ranks
     watch = Watch()
     watch.install()
     if dist.get_rank() == 0:
@@ -211,7 +224,7 @@ def main() -> None:
             run_reference(case, folder)
     dist.barrier()
     for case in cases:
-        begin, found = time.perf_counter(), [None] * NUM_RANKS
+        begin, found = time.perf_counter(), [None] * session.num_ranks
         dist.all_gather_object(found, run_case(case, folder))
         if dist.get_rank() == 0:
             (folder / f"{case.name}.json").write_text(json.dumps(found))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,21 @@ def test_norm_is_of_the_whole_model_and_not_of_a_stage(session: Path) -> None:
     whole = ranks[0]["gradient_norms"][0]
     assert max(own) < 0.95 * whole
     assert math.isclose(math.hypot(*own), whole, rel_tol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.model == "llama_tied" and case.layout.pp > 1],
+    ids=lambda case: case.name,
+)
+def test_d14_both_copies_of_a_tied_embedding_stay_equal_bit_for_bit(
+    session: Path, case: Case
+) -> None:
+    copies = defaultdict(list)
+    for rank in ranks_of(session, case):
+        copies[tuple(rank["place"])] += rank["tied_copies"]
+    for first, last in copies.values():
+        assert first == last
 
 
 UNITS = 5  # four layers and the root
