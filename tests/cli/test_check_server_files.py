@@ -229,6 +229,16 @@ def test_what_cannot_be_is_refused_in_one_line(text, said, tmp_path):
     assert "\n" not in str(refused.value)
 
 
+def test_what_an_engine_runs_and_a_person_should_know_is_said(tmp_path):
+    (tmp_path / "wide.sh").write_text(
+        "vllm serve Qwen/Qwen3-30B-A3B --tensor-parallel-size 16 --nnodes 2 --node-rank 0"
+    )
+    document, _ = check(tmp_path / "wide.sh")
+    said = {one["rule"]: one["option"] for one in document["warnings"]}
+    assert said["key_value_heads_replicated"] == "--tensor-parallel-size"
+    assert "tensor_parallel_inside_domain" in said
+
+
 def test_fewer_accelerators_than_the_file_takes_are_refused():
     result = CliRunner().invoke(app, ["check", str(FILES / "vllm_70b.sh"), *ON_H100, "--gpus", "4"])
     assert isinstance(result.exception, InputError)

@@ -70,6 +70,7 @@ CHECK_SERVER = keys(
     layout=LAYOUT,
     label=TEXT,
     violations=listed(VIOLATION),
+    warnings=listed(VIOLATION),
     unknown_options=listed(keys(option=TEXT, line=COUNT, nearest=maybe(TEXT), message=TEXT)),
     memory=keys(
         capacity=COUNT,

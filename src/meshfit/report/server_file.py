@@ -9,7 +9,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from meshfit.report.violations import violations_list
+from meshfit.report.violations import violations_list, warnings_list
 from meshfit.units import format_bytes, format_count, format_duration, format_percent
 
 _STYLES = {"fits": "bold green", "tight": "bold yellow"}
@@ -30,6 +30,8 @@ def server_file_view(document: Mapping[str, Any]) -> RenderableType:
         parts += [*_memory(document["memory"]), Text(_capacity(document["kv_cache"]))]
     if document["load"]:
         parts.append(Text(_load(document["load"])))
+    if document["warnings"]:
+        parts.append(warnings_list(document["warnings"]))
     parts += [Text(f"• {line}") for line in document["notes"]]
     for number, one in enumerate(document["alternatives"], start=1):
         parts += _alternative(number, one)

@@ -18,13 +18,13 @@ from meshfit.job.engine_file import Added
 from meshfit.mesh.facts import facts_of
 from meshfit.mesh.rule import Violation
 from meshfit.mesh.rulebook import RULES
-from meshfit.mesh.rules import violations
+from meshfit.mesh.rules import violations, warnings
 from meshfit.profile import EngineProfile
 from meshfit.serve.budget import ServingBudget, serving_budget
 from meshfit.serve.clusters import cluster_of
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.quantized import AS_STORED, served_as
-from meshfit.serve.space import layout_violations
+from meshfit.serve.space import layout_facts, layout_violations
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.models import read_model, repository_of
 
@@ -94,6 +94,7 @@ def served_file(path: Path, added: Added) -> ServedFile:
     model = served_as(_model(path, file, added), file.weights or AS_STORED)
     layout = _layout(file, model)
     topology = _topology(file, added)
+    _require_room(file, topology)
     profile = engine_profile(file.engine)
     return ServedFile(
         name=path.stem,
@@ -177,6 +178,27 @@ def _topology(file: ServingFile, added: Added) -> Topology:
         with suppress(InputError):
             return read_shorthand(f"{file.hosts}x{count // file.hosts} {added.accelerator}")
     return cluster_of(added.accelerator, count)
+
+
+def _require_room(file: ServingFile, topology: Topology) -> None:
+    """Does nothing where there are as many accelerators as the file takes.
+
+    Raises:
+        InputError: a person says that there are fewer.
+    """
+    if file.num_ranks > topology.num_accelerators:
+        raise InputError(
+            f"the file takes {file.num_ranks} accelerators; --gpus or --cluster has "
+            f"{topology.num_accelerators}"
+        )
+
+
+def layout_warnings(given: ServedFile) -> tuple[Violation, ...]:
+    """What must be said of the file's layout though the engine runs it."""
+    if given.layout is None:
+        return ()
+    facts = facts_of(model=given.model) | layout_facts(given.layout, given.topology)
+    return warnings(facts, given.profile)
 
 
 def broken_rules(given: ServedFile) -> tuple[Violation, ...]:

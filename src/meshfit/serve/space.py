@@ -48,22 +48,8 @@ def layout_violations(
     Experts are cut and spread over all ranks of a stage, the rest over the ranks that share
     attention: rules on experts see the former as tp, the others the latter.
     """
-    shared = facts | {
-        "pp": layout.pp,
-        "cp": 1,
-        "vpp": 1,
-        "dp_shard": 1,
-        "dp_replicate": 1,
-        "zero_stage": 0,
-        "etp": 1,
-        "gpus_per_domain": max(topology.gpus_per_host, topology.levels[0].size),
-    }
-    dense = shared | {
-        "tp": layout.tp,
-        "ep": 1,
-        "world": layout.tp * layout.pp,
-    }
-    stage = shared | {
+    dense = facts | layout_facts(layout, topology)
+    stage = dense | {
         "tp": layout.ranks_per_stage,
         "ep": layout.ep,
         "world": layout.ranks_per_stage * layout.pp,
@@ -72,6 +58,23 @@ def layout_violations(
         [one for one in violations(dense, profile) if one.module not in _EXPERT_MODULES]
         + [one for one in violations(stage, profile) if one.module in _EXPERT_MODULES]
     )
+
+
+def layout_facts(layout: ServingLayout, topology: Topology) -> dict[str, Any]:
+    """One group of ranks that share attention, as rules see it."""
+    return {
+        "tp": layout.tp,
+        "pp": layout.pp,
+        "cp": 1,
+        "vpp": 1,
+        "dp_shard": 1,
+        "dp_replicate": 1,
+        "zero_stage": 0,
+        "ep": 1,
+        "etp": 1,
+        "world": layout.tp * layout.pp,
+        "gpus_per_domain": max(topology.gpus_per_host, topology.levels[0].size),
+    }
 
 
 def _layouts(accelerators: int, *, has_experts: bool) -> Iterator[ServingLayout]:

@@ -13,7 +13,7 @@ from meshfit.engines.syntax.edit import edited
 from meshfit.errors import InputError
 from meshfit.serve.budget import MOST_OF_DEVICE, ServingBudget
 from meshfit.serve.clusters import cluster_of
-from meshfit.serve.engine_file import ServedFile, broken_rules
+from meshfit.serve.engine_file import ServedFile, broken_rules, layout_warnings
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.memory import Verdict
 from meshfit.serve.plan import AUTO_COUNTS, least_fraction
@@ -29,7 +29,7 @@ LEAST_GAIN = 0.02
 def server_file_document(given: ServedFile) -> dict[str, Any]:
     """What ``check FILE --json`` prints of a file that starts a server.
 
-    ``violations[]`` and ``unknown_options[]`` make the ``verdict`` ``invalid``; it is ``tight`` where
+    ``violations[]`` and ``unknown_options[]`` make the ``verdict`` ``invalid``, ``warnings[]`` do not; it is ``tight`` where
     the server starts and cannot do all that it is told. ``memory`` is of the worst rank by category
     (``stages[]``: of each), ``kv_cache`` what the pools hold, ``load`` what comes of the usual
     traffic. ``alternatives[]``: ``label``, ``kv_cache``, ``load``, ``gain``, ``options``, ``diff``.
@@ -56,6 +56,7 @@ def server_file_document(given: ServedFile) -> dict[str, Any]:
         "layout": None if given.layout is None else given.layout.as_json(),
         "label": "" if given.layout is None else given.layout.label,
         "violations": [one.as_json() for one in broken],
+        "warnings": [one.as_json() for one in layout_warnings(given)],
         "unknown_options": unknown,
         "notes": list(given.notes),
         "verdict": "invalid",
@@ -84,11 +85,6 @@ def server_file_document(given: ServedFile) -> dict[str, Any]:
 def _why_not_predicted(given: ServedFile) -> str | None:
     if given.file.switches.get("cp", 1) > 1:
         return "memory under context parallelism of the prefill is not predicted"
-    if given.file.num_ranks > given.topology.num_accelerators:
-        raise InputError(
-            f"the file takes {given.file.num_ranks} accelerators; --gpus or --cluster has "
-            f"{given.topology.num_accelerators}"
-        )
     return None
 
 
