@@ -208,6 +208,13 @@ def test_replicas_of_a_mixture_of_experts_share_its_experts_in_vllm(tmp_path):
     assert experts.layout.label == "tp=2,ep=8,attention_dp=4"
 
 
+def test_what_is_known_and_not_predicted_is_said(tmp_path):
+    text = "vllm serve Qwen/Qwen3-8B --speculative-config.method mtp --dtype float32 --cpu-offload-gb 4 $MORE"
+    notes = served(tmp_path, text).notes
+    for words in ("$MORE is not set", "--speculative-config", "--cpu-offload-gb", "float32"):
+        assert any(words in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

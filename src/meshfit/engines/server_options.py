@@ -185,7 +185,8 @@ def notes_of(
         f"line {one.line}: {one.name} is not set in the file; its options are not in this answer"
         for one in options.left_open
     ]
-    notes += [f"{name} is not in this answer" for name in not_in_answer if name in named]
+    set_ = {one.name.partition(".")[0] for one in named.all}
+    notes += [f"{name} is not in this answer" for name in not_in_answer if name in set_]
     cache = named.text("--kv-cache-dtype", default="auto")
     if cache not in cache_types:
         notes.append(f"--kv-cache-dtype {cache} is not predicted; the cache is counted in 16 bits")

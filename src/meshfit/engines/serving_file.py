@@ -23,7 +23,7 @@ class ServingFile:
         model: name or path of what it serves; None where it does not say.
         weights: a format of ``quantization.weights`` that they are turned into; None: as stored.
         tp: ranks that cut a stage's matrices.
-        pp: stages.
+        pp: stages; cp: ranks that prompts are shared out to, each with tp of its own.
         replicas: full ones; ``joins_replicas``: whether those of a mixture of experts share its experts.
         attention_dp: groups of the tp ranks that share out sequences.
         ep: ranks that experts are spread over; ``spreads_experts``: all of a stage, whatever ep says.
@@ -44,6 +44,7 @@ class ServingFile:
     weights: str | None = None
     tp: int = 1
     pp: int = 1
+    cp: int = 1
     replicas: int = 1
     joins_replicas: bool = False
     attention_dp: int = 1
@@ -59,7 +60,7 @@ class ServingFile:
     @property
     def num_ranks(self) -> int:
         """Accelerators that it takes in all."""
-        return self.tp * self.pp * self.replicas * int(self.switches.get("cp", 1))
+        return self.tp * self.pp * self.cp * self.replicas
 
 
 class Degrees(Protocol):

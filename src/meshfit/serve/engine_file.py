@@ -204,37 +204,48 @@ def layout_warnings(given: ServedFile) -> tuple[Violation, ...]:
 def broken_rules(given: ServedFile) -> tuple[Violation, ...]:
     """Every rule of the engine that the file's setting breaks: of its switches as it states them, then
     of the layout that they make."""
-    facts = facts_of(model=given.model)
-    return (*_of_switches(given, facts), *_of_layout(given, facts))
+    facts, switches = facts_of(model=given.model), _switches(given.file)
+    return (
+        *_of_switches(given, facts, switches),
+        *(one for one in _of_layout(given, facts) if not _looks_at(one.rule, switches)),
+    )
 
 
-def _of_switches(given: ServedFile, facts: dict[str, Any]) -> tuple[Violation, ...]:
-    file, topology = given.file, given.topology
-    switches = {
-        **file.switches,
-        **{key: file.budget[key] for key in ("step_tokens", "max_sequences") if key in file.budget},
-    }
+def _switches(file: ServingFile) -> dict[str, Any]:
+    """Facts that the file states beside the layout."""
+    switches = {"cp": file.cp, **file.switches}
+    switches |= {key: file.budget[key] for key in _BATCHES if key in file.budget}
     if file.longest_tokens is not None:
         switches["sequence_length"] = file.longest_tokens
+    return switches
+
+
+_BATCHES = ("step_tokens", "max_sequences")
+
+
+def _of_switches(
+    given: ServedFile, facts: dict[str, Any], switches: dict[str, Any]
+) -> tuple[Violation, ...]:
+    file = given.file
     known = facts | {
         "tp": file.tp,
         "pp": file.pp,
         "vpp": 1,
         "ep": file.tp * file.replicas if file.spreads_experts else file.ep,
-        "gpus_per_host": topology.gpus_per_host,
+        "gpus_per_host": given.topology.gpus_per_host,
         **switches,
     }
-    own = [name for name in given.profile.rules if _looks_at(name, switches)]
-    return violations(known, replace(given.profile, rules=tuple(own)))
+    own = tuple(name for name in given.profile.rules if _looks_at(name, switches))
+    return violations(known, replace(given.profile, rules=own))
 
 
 def _looks_at(name: str, switches: dict[str, Any]) -> bool:
-    rule = RULES[name]
-    return bool(switches.keys() & {*rule.needs, *rule.defaults})
+    """Whether a rule is about one of the switches."""
+    rule = RULES.get(name)
+    return rule is not None and bool(switches.keys() & {*rule.needs, *rule.defaults})
 
 
 def _of_layout(given: ServedFile, facts: dict[str, Any]) -> tuple[Violation, ...]:
     if given.layout is None:
         return ()
-    of_layout = layout_violations(given.layout, facts, given.profile, given.topology)
-    return tuple(one for one in of_layout if not _looks_at(one.rule, dict(given.file.switches)))
+    return layout_violations(given.layout, facts, given.profile, given.topology)

@@ -84,6 +84,7 @@ def _file(options: ServerOptions, form: str, *, model: Setting | None) -> Servin
         weights=WEIGHTS.get(named.text("--quantization")),
         tp=tp,
         pp=named.count("--pipeline-parallel-size"),
+        cp=named.count("--prefill-context-parallel-size"),
         replicas=named.count("--data-parallel-size"),
         joins_replicas=True,
         spreads_experts=named.is_on("--enable-expert-parallel"),
@@ -140,7 +141,6 @@ def _switches(named: Settings, variables: Mapping[str, str]) -> dict[str, Any]:
     """Facts for rules beyond the layout (``mesh.rulebook``)."""
     switches: dict[str, Any] = {
         "dcp": named.count("--decode-context-parallel-size"),
-        "cp": named.count("--prefill-context-parallel-size"),
         "data_parallel_size": named.count("--data-parallel-size"),
         "eplb": named.is_on("--enable-eplb"),
         "elastic_ep": named.is_on("--enable-elastic-ep"),

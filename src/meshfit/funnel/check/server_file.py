@@ -83,7 +83,7 @@ def server_file_document(given: ServedFile) -> dict[str, Any]:
 
 
 def _why_not_predicted(given: ServedFile) -> str | None:
-    if given.file.switches.get("cp", 1) > 1:
+    if given.file.cp > 1:
         return "memory under context parallelism of the prefill is not predicted"
     return None
 
