@@ -2,9 +2,14 @@
 
 import pytest
 
+from meshfit.engines import engine_profile
 from meshfit.errors import InputError
+from meshfit.mesh.facts import facts_of
+from meshfit.mesh.rules import violations
 from meshfit.mesh.spec import make_layout
-from tests.run.layouts import CASES, CONFIGS, STRATEGY_CASES
+from meshfit.workload.families import read_family
+from tests.run.layouts import CASES, CONFIGS
+from tests.run.sessions import SESSIONS
 
 
 @pytest.mark.parametrize(
@@ -39,11 +44,16 @@ def test_what_cannot_be_run_is_refused_with_what_can(model: str, keys: dict, mes
         check_runnable(CONFIGS[model], make_layout(keys))
 
 
-@pytest.mark.parametrize("case", [*CASES, *STRATEGY_CASES], ids=lambda case: case.name)
-def test_what_parity_proves_is_not_refused(case) -> None:
+@pytest.mark.parametrize("name", SESSIONS)
+def test_what_parity_proves_is_refused_neither_by_the_runner_nor_by_its_rules(name: str) -> None:
     from meshfit.run.parallelize import check_runnable
 
-    check_runnable(CONFIGS[case.model], case.layout)
+    for case in SESSIONS[name].cases:
+        check_runnable(CONFIGS[case.model], case.layout)
+        model = read_family(case.model, CONFIGS[case.model])
+        facts = facts_of(model=model, training=case.training, layout=case.layout)
+        assert not violations(facts, engine_profile("native")), case.name
+        assert case.layout.world_size == SESSIONS[name].num_ranks, case.name
 
 
 def test_a_world_of_another_size_is_refused() -> None:
