@@ -55,7 +55,7 @@ def commands(draw):
 
 @given(command=commands())
 @settings(
-    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_command_gets_a_document_or_one_message(tmp_path, command):
     (tmp_path / "start.sh").write_text(command + "\n")
