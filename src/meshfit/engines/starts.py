@@ -71,6 +71,7 @@ Raises:
 
 NOT_STARTED: Mapping[str, str] = {
     "megatron": "its training script and its data are yours",
+    "megatron_bridge": "its recipe and its data are yours",
     "deepspeed": "its file configures a training script, which is yours",
 }
 """Engines whose files are exported but not started, and why."""
