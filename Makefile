@@ -75,7 +75,7 @@ engines: $(READY)
 	    typing_extensions "torchtitan==0.3.0" "accelerate==1.15.0"
 	DS_BUILD_OPS=0 $(ENGINES)/bin/python -m pip install --quiet -c constraints.txt \
 	    --no-build-isolation "deepspeed==0.19.8"
-	$(ENGINES)/bin/python -m pip install --quiet -c constraints.txt -e .
+	$(ENGINES)/bin/python -m pip install --quiet -c constraints.txt -e ".[run]"
 	for wheel in megatron-core==0.19.2 megatron-bridge==0.6.2 sglang==0.5.23; do \
 	    $(ENGINES)/bin/python -m pip download --quiet --no-deps --python-version 312 \
 	        --only-binary :all: --dest $(ENGINES)/wheels $$wheel; done
