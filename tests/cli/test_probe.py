@@ -13,8 +13,8 @@ from meshfit.cli.main import app
 from meshfit.cluster.files import read_topology
 from meshfit.errors import InputError
 from meshfit.funnel.space.curves import curves_of_logs, is_of, measured_curves
-from meshfit.record.files import read_probe, write_json_atomically
-from meshfit.record.probe import PROBED_COLLECTIVES, LinkRate
+from meshfit.record.files import read_document, write_json_atomically
+from meshfit.record.probe import PROBED_COLLECTIVES, LinkRate, ProbeRecord
 from tests.record.test_nccl_log import HEAD, TABLE, log, ranks
 
 
@@ -43,7 +43,7 @@ def test_every_collective_is_measured_over_every_shape(probed):
         assert curve["points"][0]["size"] == 1024
     assert document["storage_write"] > 0
     assert document["absent"]["kernels"] == "CUDA only"
-    assert read_probe(path).measured_at == document["measured_at"]
+    assert read_document(ProbeRecord, path).measured_at == document["measured_at"]
 
 
 @pytest.mark.dist

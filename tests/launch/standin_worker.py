@@ -19,15 +19,19 @@ import torch.distributed as dist  # noqa: E402
 from torch.distributed.elastic.multiprocessing.errors import record  # noqa: E402
 
 from meshfit.breakdown import MemoryBreakdown  # noqa: E402
-from meshfit.record.files import RESULT_NAME, read_request, write_result  # noqa: E402
+from meshfit.record.files import (  # noqa: E402
+    RESULT_NAME,
+    read_document,
+    write_json_atomically,
+)
 from meshfit.record.heartbeat import HeartbeatWriter  # noqa: E402
-from meshfit.record.schema import RankReport, RunResult  # noqa: E402
+from meshfit.record.schema import RankReport, RunRequest, RunResult  # noqa: E402
 from meshfit.run.faults import fault_at  # noqa: E402
 
 
 @record
 def main() -> None:
-    request, folder = read_request(Path(sys.argv[1])), Path(sys.argv[2])
+    request, folder = read_document(RunRequest, Path(sys.argv[1])), Path(sys.argv[2])
     rank = int(os.environ["RANK"])
     heartbeat = HeartbeatWriter(folder, rank)
     heartbeat.beat("init")
@@ -47,7 +51,7 @@ def main() -> None:
         losses.append(loss.item())
     heartbeat.beat("end", request.steps)
     if rank == 0:
-        write_result(folder / RESULT_NAME, _result(losses))
+        write_json_atomically(folder / RESULT_NAME, _result(losses))
     dist.destroy_process_group()
     heartbeat.close()
 

@@ -18,9 +18,9 @@ from meshfit.errors import InputError
 from meshfit.launch.orphans import end_orphans
 from meshfit.launch.supervise import LaunchOutcome, launch
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.files import read_request, read_result, write_request
+from meshfit.record.files import read_document, write_json_atomically
 from meshfit.record.heartbeat import Heartbeat, read_heartbeats
-from meshfit.record.schema import RunRequest
+from meshfit.record.schema import RunRequest, RunResult
 from meshfit.workload.training import PRECISIONS, TrainingSpec
 from tests.processes import living, marked_processes
 
@@ -32,10 +32,10 @@ PARENT = """
 import sys
 from pathlib import Path
 from meshfit.launch.supervise import launch
-from meshfit.record.files import read_request
+from meshfit.record.files import read_document
 
 launch(
-    read_request(Path(sys.argv[1])), Path(sys.argv[2]),
+    read_document(RunRequest, Path(sys.argv[1])), Path(sys.argv[2]),
     deadline_s=300, hang_s=300, module="standin_worker",
 )
 """
@@ -93,10 +93,10 @@ def test_a_good_launch_leaves_its_request_its_result_and_its_outcome(
     )
 
     assert (ended.outcome, ended.failure) == ("ok", None)
-    assert ended.result == read_result(folder / "result.json")
+    assert ended.result == read_document(RunResult, folder / "result.json")
     assert ended.result.losses == (3.0, 5.0, 7.0)
     assert ended.result.environment == {"OMP_NUM_THREADS": "2"}
-    assert read_request(folder / "request.json") == request
+    assert read_document(RunRequest, folder / "request.json") == request
     assert json.loads((folder / "outcome.json").read_text())["outcome"] == "ok"
     assert not (folder / "processes.json").exists()
     assert any(len(heartbeats) == NUM_RANKS for heartbeats in seen)
@@ -189,7 +189,7 @@ def test_ctrl_c_ends_the_launch_and_its_children_and_marks_the_folder(
     assert json.loads((folder / "outcome.json").read_text())["outcome"] == "interrupted"
     assert living(mark) == []
     with pytest.raises(InputError):
-        read_result(folder / "result.json")
+        read_document(RunResult, folder / "result.json")
 
 
 def test_killing_the_supervisor_ends_every_rank_and_a_resume_ends_the_rest(
@@ -198,7 +198,7 @@ def test_killing_the_supervisor_ends_every_rank_and_a_resume_ends_the_rest(
     """One rank stands still in Python, the other in a Gloo wait. Processes that the ranks started
     themselves have no lifeline; the next sweep finds and ends them."""
     monkeypatch.setenv("MESHFIT_FAULT", "hang:rank=1:step=2")
-    write_request(tmp_path / "request.json", make_request("has children"))
+    write_json_atomically(tmp_path / "request.json", make_request("has children"))
     folder = tmp_path / "sweep" / "run"
     command = [sys.executable, "-c", PARENT, str(tmp_path / "request.json"), str(folder)]
     with subprocess.Popen(command) as parent:

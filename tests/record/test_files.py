@@ -74,12 +74,12 @@ def test_a_request_survives_a_round_trip(request_: RunRequest) -> None:
 
 def test_losses_that_are_no_numbers_survive_a_file(tmp_path: Path) -> None:
     result = make_result(losses=(math.nan, math.inf, -math.inf, -0.0))
-    files.write_result(tmp_path / "result.json", result)
-    assert repr(files.read_result(tmp_path / "result.json")) == repr(result)
+    files.write_json_atomically(tmp_path / "result.json", result)
+    assert repr(files.read_document(RunResult, tmp_path / "result.json")) == repr(result)
 
 
 def test_python_reads_the_file_with_its_own_json_module(tmp_path: Path) -> None:
-    files.write_result(tmp_path / "result.json", make_result(losses=(math.inf,)))
+    files.write_json_atomically(tmp_path / "result.json", make_result(losses=(math.inf,)))
     assert json.loads((tmp_path / "result.json").read_text())["losses"] == [math.inf]
 
 
@@ -89,33 +89,33 @@ def test_an_encoded_record_is_one_line() -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"result\.json cannot be read: No such file"):
-        files.read_result(tmp_path / "result.json")
+        files.read_document(RunResult, tmp_path / "result.json")
 
 
 def test_a_half_written_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "result.json", '{"schema_version": 1, "losses": [1.0')
     with pytest.raises(InputError, match=r"result\.json is not JSON: EOF"):
-        files.read_result(path)
+        files.read_document(RunResult, path)
 
 
 def test_a_newer_schema_is_refused_with_both_versions(tmp_path: Path) -> None:
     document = asdict(make_result()) | {"schema_version": SCHEMA_VERSION + 1}
     path = write(tmp_path / "result.json", document)
     with pytest.raises(InputError, match="has schema_version 2, this meshfit reads 1: update"):
-        files.read_result(path)
+        files.read_document(RunResult, path)
 
 
 @pytest.mark.parametrize("document", [{"losses": []}, [1], 3, None])
 def test_a_file_without_a_schema_version_is_refused(tmp_path: Path, document: object) -> None:
     with pytest.raises(InputError, match=r"result\.json is not a RunResult: it "):
-        files.read_result(write(tmp_path / "result.json", document))
+        files.read_document(RunResult, write(tmp_path / "result.json", document))
 
 
 def test_an_unknown_nested_key_is_refused_by_its_path(tmp_path: Path) -> None:
     rank = {"rank": 0, "host": "h", "step_s": [], "input_wait_s": [], "memory": {"gradient": 1}}
     path = write(tmp_path / "result.json", asdict(make_result()) | {"ranks": [rank]})
     with pytest.raises(InputError, match=r"ranks\.0\.memory\.gradient: Unexpected"):
-        files.read_result(path)
+        files.read_document(RunResult, path)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from meshfit.compare.blame import nonfinite_loss
 from meshfit.compare.stragglers import rank_scores
 from meshfit.mesh.spec import make_layout
-from meshfit.record.files import RESULT_NAME, read_result, write_request
+from meshfit.record.files import RESULT_NAME, read_document, write_json_atomically
 from meshfit.record.heartbeat import FINISHED_PHASE, read_heartbeats
 from meshfit.record.schema import CheckpointRequest, RunRequest, RunResult
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
@@ -28,7 +28,7 @@ STEPS, JUDGED_STEPS = 7, 3
 def run_worker(request: RunRequest, folder: Path, **variables: str) -> subprocess.CompletedProcess:
     """The worker on one request: alone for a world of one, else under torchrun."""
     folder.mkdir()
-    write_request(folder / "request.json", request)
+    write_json_atomically(folder / "request.json", request)
     arguments = ["-m", "meshfit.run.worker", str(folder / "request.json"), str(folder)]
     if request.layout.world_size > 1:
         ranks = f"--nproc-per-node={request.layout.world_size}"
@@ -46,7 +46,7 @@ def run_worker(request: RunRequest, folder: Path, **variables: str) -> subproces
 def result_of(request: RunRequest, folder: Path, **variables: str) -> RunResult:
     done = run_worker(request, folder, **variables)
     assert done.returncode == 0, done.stderr[-3000:]
-    return read_result(folder / RESULT_NAME)
+    return read_document(RunResult, folder / RESULT_NAME)
 
 
 @pytest.fixture(scope="module")

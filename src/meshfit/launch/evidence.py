@@ -10,7 +10,7 @@ import pydantic_core
 
 from meshfit.errors import InputError
 from meshfit.launch.folder import LaunchFolder
-from meshfit.record.files import read_result
+from meshfit.record.files import read_document
 from meshfit.record.heartbeat import Heartbeat, read_heartbeats
 from meshfit.record.schema import RunResult
 
@@ -149,6 +149,6 @@ def count_oom_kills(vmstat: Path = Path("/proc/vmstat")) -> int | None:
 
 def _read_result(folder: LaunchFolder) -> tuple[RunResult | None, str]:
     try:
-        return read_result(folder.result), ""
+        return read_document(RunResult, folder.result), ""
     except InputError as error:
         return None, str(error)

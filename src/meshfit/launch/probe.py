@@ -12,7 +12,7 @@ from meshfit.launch.agents import start_agents
 from meshfit.launch.folder import start_empty
 from meshfit.launch.hosts import LaunchHost, seats
 from meshfit.launch.processes import LaunchProcesses, end, write_processes
-from meshfit.record.files import read_probe, write_json_atomically
+from meshfit.record.files import read_document, write_json_atomically
 from meshfit.record.probe import ProbeRecord, ProbeRequest
 from meshfit.record.variables import LAUNCH_VARIABLE
 
@@ -58,7 +58,7 @@ def launch_probe(
         end(processes, grace_s=_GRACE_S)
         agents.wait()
         files.processes.unlink(missing_ok=True)
-    return read_probe(files.result)
+    return read_document(ProbeRecord, files.result)
 
 
 def _said(errors: Sequence[Path], folder: Path) -> str:

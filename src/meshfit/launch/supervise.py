@@ -19,7 +19,7 @@ from meshfit.launch.orphans import end_orphans
 from meshfit.launch.outcome import classify
 from meshfit.launch.processes import LaunchProcesses, end, running, write_processes
 from meshfit.launch.progress import ProgressWatch
-from meshfit.record.files import write_json_atomically, write_request
+from meshfit.record.files import write_json_atomically
 from meshfit.record.heartbeat import Heartbeat, read_heartbeats
 from meshfit.record.schema import SCHEMA_VERSION, Failure, Outcome, RunRequest, RunResult
 from meshfit.record.variables import CANDIDATE_VARIABLE, LAUNCH_VARIABLE
@@ -73,7 +73,7 @@ def launch(
     """
     end_orphans(folder)
     files = start_empty(folder)
-    write_request(files.request, request)
+    write_json_atomically(files.request, request)
     num_ranks = request.layout.world_size
     if port is not None and not hosts and (problem := port_problem(port)):
         return _close(files, _not_started(problem))

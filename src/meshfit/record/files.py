@@ -107,89 +107,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def read_request(path: Path) -> RunRequest:
-    """The request in the file ``path``.
+def read_document(kind: type[T], path: Path) -> T:
+    """The ``kind`` in the file ``path``, every nested key checked.
 
     Raises:
         InputError: missing, broken, or of another schema version.
     """
-    return _read(RunRequest, path)
-
-
-def write_request(path: Path, request: RunRequest) -> None:
-    """Writes ``request`` to the file ``path``, atomically."""
-    write_json_atomically(path, request)
-
-
-def read_result(path: Path) -> RunResult:
-    """The result in the file ``path``.
-
-    Raises:
-        InputError: missing, broken, or of another schema version.
-    """
-    return _read(RunResult, path)
-
-
-def write_result(path: Path, result: RunResult) -> None:
-    """Writes ``result`` to the file ``path``, atomically."""
-    write_json_atomically(path, result)
-
-
-def read_probe_request(path: Path) -> ProbeRequest:
-    """What ranks are to measure, from the file ``path``.
-
-    Raises:
-        InputError: missing, broken, or of another schema version.
-    """
-    return _read(ProbeRequest, path)
-
-
-def read_probe(path: Path) -> ProbeRecord:
-    """The curves in the file ``path``.
-
-    Raises:
-        InputError: missing, broken, or of another schema version.
-    """
-    return _read(ProbeRecord, path)
-
-
-def read_part(path: Path) -> SubmittedPart:
-    """The part of a sweep in the file ``path``.
-
-    Raises:
-        InputError: missing, broken, or of another schema version.
-    """
-    return _read(SubmittedPart, path)
-
-
-def read_submission(path: Path) -> Submission:
-    """The submission in the file ``path``.
-
-    Raises:
-        InputError: missing, broken, or of another schema version.
-    """
-    return _read(Submission, path)
-
-
-def read_under_way(path: Path) -> UnderWay:
-    """The launch in the file ``path``.
-
-    Raises:
-        InputError: missing, broken, or of another schema version.
-    """
-    return _read(UnderWay, path)
-
-
-def read_sweep_plan(path: Path) -> SweepPlan:
-    """The plan of a sweep in the file ``path``.
-
-    Raises:
-        InputError: missing, broken, or of another schema version.
-    """
-    return _read(SweepPlan, path)
-
-
-def _read(kind: type[T], path: Path) -> T:
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -41,7 +41,8 @@ def shard_or_replicate(
 ) -> None:
     """Put FSDP2's hooks on a stage with meta parameters: one unit a layer, the rest with the root.
 
-    ZeRO stage 3 frees gathered parameters after the forward, stage 2 keeps them to the backward.
+    ZeRO stage 3 frees gathered parameters after the forward, stage 2 keeps them to the backward. The
+    root's stay in any case: backward begins with them.
     ``compute_dtype`` is what parameters are gathered and used in (None: as they are); gradients
     are reduced in fp32. ``experts`` that expert parallelism divides have units of their own.
     """
@@ -67,6 +68,8 @@ def shard_or_replicate(
         options["ignored_params"] = apart
     for layer in stage.layers:
         wrap(layer, **options)
+    if mesh.shards is not None:
+        options["reshard_after_forward"] = False
     wrap(stage, **options)
 
 

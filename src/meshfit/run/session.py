@@ -14,7 +14,7 @@ from meshfit.errors import InputError
 from meshfit.measure.environment import run_environment
 from meshfit.measure.resident import reset_device_peak
 from meshfit.measure.timeline.chrome import chrome_trace
-from meshfit.record.files import RESULT_NAME, write_json_atomically, write_result
+from meshfit.record.files import RESULT_NAME, write_json_atomically
 from meshfit.record.heartbeat import FINISHED_PHASE, HeartbeatWriter
 from meshfit.record.schema import (
     ParameterGradient,
@@ -90,7 +90,7 @@ class Session:
             self._phases.end("init")
             result = self._purposes[request.purpose](rank)
             if rank.rank == 0:
-                write_result(self._folder / RESULT_NAME, result)
+                write_json_atomically(self._folder / RESULT_NAME, result)
             self._heartbeat.beat(FINISHED_PHASE)
 
     def _write_weights(self, rank: Rank) -> RunResult:

@@ -26,11 +26,12 @@ def main(argv: list[str]) -> None:
 
 
 def _run(request_path: Path, folder: Path, heartbeat: HeartbeatWriter) -> None:
-    from meshfit.record.files import read_request  # noqa: PLC0415
+    from meshfit.record.files import read_document  # noqa: PLC0415
+    from meshfit.record.schema import RunRequest  # noqa: PLC0415
     from meshfit.run.model.transformer import import_model_class  # noqa: PLC0415
     from meshfit.run.session import Session  # noqa: PLC0415
 
-    request = read_request(request_path)
+    request = read_document(RunRequest, request_path)
     import_model_class(request.model_config)
     gc.freeze()  # what was imported stays; the collector need not look at it in every step
     gc.enable()

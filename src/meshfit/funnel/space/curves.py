@@ -9,7 +9,7 @@ from meshfit.compare.fabric import broken_links
 from meshfit.errors import InputError
 from meshfit.job.spec import Job
 from meshfit.predict.costs.measured import ClusterCurves, cluster_curve
-from meshfit.record.files import read_probe
+from meshfit.record.files import read_document
 from meshfit.record.nccl_log import NcclLog, read_nccl_log
 from meshfit.record.probe import CollectiveCurve, ProbeRecord
 
@@ -62,7 +62,7 @@ def measured_curves(path: Path | None, topology: Topology) -> ClusterCurves | No
     """
     if path is None or not path.exists():
         return None
-    record = read_probe(path)
+    record = read_document(ProbeRecord, path)
     if not is_of(record, topology):
         return None
     if broken := broken_links(record, topology.levels):
@@ -87,7 +87,7 @@ def curves_notes(job: Job) -> list[str]:
     """Which curves the collectives of a job's predictions rest on; empty where on none."""
     if job.curves is None or measured_curves(job.curves, job.topology) is None:
         return []
-    record = read_probe(job.curves)
+    record = read_document(ProbeRecord, job.curves)
     return [
         f"collectives as measured here on {record.measured_at[:10]} ({job.curves}, {record.source}, "
         f"{record.library})"

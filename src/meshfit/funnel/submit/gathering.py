@@ -19,7 +19,7 @@ from meshfit.funnel.sweep.tasks import Task, TaskKey, key_of
 from meshfit.launch.evidence import last_line, read_text
 from meshfit.launch.progress import describe
 from meshfit.launch.supervise import LaunchOutcome
-from meshfit.record.files import read_under_way, write_json_atomically
+from meshfit.record.files import read_document, write_json_atomically
 from meshfit.record.heartbeat import read_heartbeats
 from meshfit.record.schema import SCHEMA_VERSION, Failure, Record
 from meshfit.record.store import RecordStore
@@ -123,7 +123,7 @@ class Gathering:
         where the job is of several, of which none had begun."""
         tasks = self._unsettled(part)
         if part.files.under_way.exists():
-            at = read_under_way(part.files.under_way)
+            at = read_document(UnderWay, part.files.under_way)
             if at.task in [task.key for task in tasks]:  # else its row came just before the end
                 return self._row_under_way(part, state, at)
         if len({task.request.candidate for task in tasks}) > 1:

@@ -21,7 +21,7 @@ from meshfit.funnel.sweep.tasks import Task, TaskList
 from meshfit.interrupt import terminated_as_interrupted
 from meshfit.job.read import NO_CALIBRATION, read_job
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.files import read_part, write_json_atomically
+from meshfit.record.files import read_document, write_json_atomically
 from meshfit.record.schema import Record, SweepPlan
 from meshfit.record.store import RecordStore
 from meshfit.record.submission import PartFolder, SubmittedPart, UnderWay
@@ -53,7 +53,7 @@ def run_part(files: PartFolder, console: Console) -> None:
         InputError: the job was changed since it was submitted, or this process is in no job.
         RunError: what other launches rest on failed.
     """
-    part = read_part(files.part)
+    part = read_document(SubmittedPart, files.part)
     folder = RunFolder(Path(part.folder))
     job = read_job(Path(part.job), rank_order=part.rank_order, calibration=NO_CALIBRATION)
     plan = plan_in(folder.plan, part.plan_hash)

@@ -12,7 +12,7 @@ from meshfit.funnel.submit.gathering import OpenPart
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.tasks import Task
 from meshfit.job.spec import Job
-from meshfit.record.files import read_part, read_submission, write_json_atomically
+from meshfit.record.files import read_document, write_json_atomically
 from meshfit.record.submission import (
     PartFolder,
     Submission,
@@ -62,7 +62,7 @@ class Submitter:
         for files in part_folders(self._folder.root):
             if files.end.exists():
                 continue
-            part = read_part(files.part)
+            part = read_document(SubmittedPart, files.part)
             if part.scheduler != self._scheduler.name:
                 raise InputError(
                     f"{files.root} is a job of {part.scheduler} that has not ended: go on with it "
@@ -143,7 +143,7 @@ class Submitter:
         """Where the process that submitted it was killed before it had noted the id, the scheduler
         is asked."""
         if files.submission.exists():
-            return read_submission(files.submission).id
+            return read_document(Submission, files.submission).id
         return self._scheduler.find(part.mark)
 
     def _opened(self, files: PartFolder, part: SubmittedPart, job_id: str) -> OpenPart:

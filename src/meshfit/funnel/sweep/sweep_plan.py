@@ -15,7 +15,7 @@ from meshfit.funnel.sweep.proof import plan_proof
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.files import read_sweep_plan
+from meshfit.record.files import read_document
 from meshfit.record.schema import PlannedLayout, SweepPlan
 from meshfit.workload.corpus import Corpus, open_corpus
 
@@ -69,7 +69,7 @@ def plan_in(path: Path, key: str) -> SweepPlan | None:
     if not path.exists():
         return None
     try:
-        plan = read_sweep_plan(path)
+        plan = read_document(SweepPlan, path)
     except InputError as error:
         raise InputError(
             f"{error}; nothing in {path.parent} can be resumed: choose another --out"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from meshfit.lifeline import end_with_parent
-from meshfit.record.files import RESULT_NAME, read_probe_request, write_json_atomically
+from meshfit.record.files import RESULT_NAME, read_document, write_json_atomically
 from meshfit.record.probe import ProbeRequest
 from meshfit.record.variables import AGENT_PID_VARIABLE
 
@@ -19,7 +19,7 @@ def main(argv: list[str]) -> None:
     end_with_parent(int(os.environ.get(AGENT_PID_VARIABLE) or os.getppid()))
     from torch.distributed.elastic.multiprocessing.errors import record  # noqa: PLC0415
 
-    record(_measure)(read_probe_request(Path(argv[0])), Path(argv[1]))
+    record(_measure)(read_document(ProbeRequest, Path(argv[0])), Path(argv[1]))
 
 
 def _measure(request: ProbeRequest, folder: Path) -> None:
