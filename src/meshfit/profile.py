@@ -168,8 +168,8 @@ class EngineProfile:
             fp32 (PyTorch's own up to 2.8), or in one kernel.
         fused_activations: whether one kernel computes an activation, keeping fewer tensors.
         compiles: whether layers go through ``torch.compile`` where a job does not say.
-        root_stays_gathered: whether, under stage 3, embedding, head and last layer stay gathered from
-            forward to backward.
+        root_stays_gathered: whether, under stage 3, embedding and head stay gathered from forward to
+            backward; last_layer_stays_gathered: the last layer with them.
         expandable_segments: whether its launcher asks for the allocator's expandable segments.
         loss: the loss where a job does not say.
         repeats_keys: whether keys and values are copied to the number of query heads before the
@@ -244,6 +244,7 @@ class EngineProfile:
     fused_activations: bool = False
     compiles: bool = False
     root_stays_gathered: bool = False
+    last_layer_stays_gathered: bool = False
     expandable_segments: bool = False
     loss: Literal["plain", "fused", "chunked"] = "plain"
     repeats_keys: bool = False

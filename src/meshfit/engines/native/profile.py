@@ -85,6 +85,7 @@ NATIVE = EngineProfile(
     memory_checked="peaks",
     recomputes_what_is_needed=True,
     frozen_as_trained=True,
+    root_stays_gathered=True,
     gathers_logits=False,
     host_s_per_layer=HOST_S_PER_LAYER,
     tensor_parallel_host_s_per_layer=TENSOR_PARALLEL_HOST_S_PER_LAYER,

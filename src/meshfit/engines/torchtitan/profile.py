@@ -121,6 +121,7 @@ TORCHTITAN = EngineProfile(
     loss="fused",
     gathers_logits=False,
     root_stays_gathered=True,
+    last_layer_stays_gathered=True,
     expandable_segments=True,
 )
 

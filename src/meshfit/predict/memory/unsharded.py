@@ -76,7 +76,8 @@ def communication_moments(
     whole_block = np.where(columns.keeps_gradients, 0.0, block.made + block.reduced)
     reducing = np.maximum(root.made + root.reduced, block.made + block.reduced)
 
-    stays = root.used + block.used if group.profile.root_stays_gathered else 0.0
+    stays = root.used * group.profile.root_stays_gathered
+    stays = stays + block.used * group.profile.last_layer_stays_gathered
     forward = np.where(freed, root.used + block.used, everything.used)
     in_layer = np.where(freed, root.used + ahead * block.used, everything.used)
     at_end = np.where(freed & ~columns.keeps_gradients, root.used + block.used, everything.used)
