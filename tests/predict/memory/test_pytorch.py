@@ -14,7 +14,7 @@ from meshfit.predict.shape.layer_basis import autocast
 from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
 from meshfit.workload.counts import total_parameters
 from meshfit.workload.model import LayerSpec
-from meshfit.workload.training import AdapterSpec, RuntimeSpec
+from meshfit.workload.training import AdapterSpec, DataSpec, RuntimeSpec
 from tests.predict.builders import BF16, FP32, group, llama, llama_8b, pipeline, training
 
 GIB = 2**30
@@ -86,6 +86,16 @@ def test_what_the_fullest_rank_of_experts_receives_grows_with_the_assumed_imbala
     assert grown == 2 * 128 * (4 * copies_bytes - 2 * 4 * 32)
     alone = {"dp_shard": 4}
     assert activations(3.0, alone) == activations(1.0, alone)
+
+
+def test_packed_documents_take_a_mask_and_a_copy_of_keys_a_layer():
+    """Four layers, fp32, a sequence of 128: the mask is 128 x 128, two key heads of 32 become four."""
+    documents = training(data=DataSpec(source="documents", path="lessons.jsonl"))
+    plain, packed = (
+        memory(llama(), spec, {"dp_replicate": 4}).categories["activations"][0]
+        for spec in (training(), documents)
+    )
+    assert packed - plain == 4 * 4 * (128 * 128 + 2 * 128 * 2 * 32)
 
 
 def test_of_two_factors_under_tp_the_one_on_the_divided_side_is_divided():

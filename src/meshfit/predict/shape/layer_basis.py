@@ -78,7 +78,10 @@ class LayerBasis:
         qkv_matmuls: linears that read a block's input.
         fused_qkv: beside rotated q and k a view of all three is kept, for v.
         scores_capped: ``unfused`` attention keeps scores before a soft cap (Gemma 2).
-        repeats_keys: keys and values are copied to the number of query heads before the kernel.
+        masked: packed documents reach the kernel as a mask of sequence x sequence, which each layer
+            makes in the compute type.
+        repeats_keys: keys and values are copied to the number of query heads before the kernel, as
+            transformers does beside a mask.
         activation_tensors: tensors that the activation of a plain MLP keeps, its output included.
         gathered_inputs: under sequence parallelism the gathered input of a linear is kept.
         attention_dropout, hidden_dropout: probabilities.
@@ -99,6 +102,7 @@ class LayerBasis:
     qkv_matmuls: int
     fused_qkv: bool
     scores_capped: bool
+    masked: bool
     repeats_keys: bool
     activation_tensors: int
     fp32_router: bool
@@ -134,6 +138,7 @@ def layer_basis(
     runtime = training.runtime
     compiled = profile.compiles if runtime.compile is None else runtime.compile
     dropout = model.dropout if profile.keeps_dropout else 0.0
+    masked = training.data.source == "documents"
     return LayerBasis(
         hidden_size=model.hidden_size,
         sequence_length=training.sequence_length,
@@ -148,7 +153,8 @@ def layer_basis(
         qkv_matmuls=1 if model.model_type in _ONE_QKV_MATMUL else 3,
         fused_qkv=model.model_type in _FUSED_QKV,
         scores_capped=bool(model.config.get("attn_logit_softcapping")),
-        repeats_keys=profile.repeats_keys,
+        masked=masked,
+        repeats_keys=profile.repeats_keys or masked,
         activation_tensors=_activation_tensors(model, profile, compiled=compiled),
         fp32_router=model.model_type.startswith(_FP32_ROUTERS),
         gathered_inputs=profile.saves_gathered_inputs,

@@ -29,8 +29,8 @@ class Heads:
 
 
 def core_tensors(of: Heads, basis: LayerBasis) -> tuple[SavedTensor, ...]:
-    """q, k, v, the output (the input of the output projection), and what the kernel keeps of the
-    scores: log-sum-exp of each row, or the scores themselves."""
+    """q, k, v, the output (the input of the output projection), a mask, and what the kernel keeps of
+    the scores: log-sum-exp of each row, or the scores themselves."""
     heads, kernel = of.queries, of.kernel(basis)
     element = basis.compute_bytes
     operand = FP32_BYTES if kernel == "math" else element
@@ -41,6 +41,7 @@ def core_tensors(of: Heads, basis: LayerBasis) -> tuple[SavedTensor, ...]:
         SavedTensor(name="attention.k", bytes_per_token=operand * repeated * of.key_dim, split="tp"),
         SavedTensor(name=value_name(basis), bytes_per_token=operand * _value_elements(of, repeated, operand, basis), split="tp"),
         out,
+        *_mask(basis),
         *_scores(heads, basis, kernel),
     )  # fmt: skip
 
@@ -56,6 +57,14 @@ def _value_elements(of: Heads, repeated: int, operand: int, basis: LayerBasis) -
 def value_name(basis: LayerBasis) -> str:
     """A value that is copied to all heads is another tensor than the projection's output."""
     return "attention.v_repeated" if basis.repeats_keys else "attention.v"
+
+
+def _mask(basis: LayerBasis) -> tuple[SavedTensor, ...]:
+    """One for all heads, of every token's place in its sequence."""
+    if not basis.masked:
+        return ()
+    size = float(basis.compute_bytes * basis.sequence_length)
+    return (SavedTensor(name="attention.mask", bytes_per_token=size, split="whole", in_core=True),)
 
 
 def _scores(heads: int, basis: LayerBasis, kernel: str) -> tuple[SavedTensor, ...]:
