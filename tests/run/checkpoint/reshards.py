@@ -40,8 +40,7 @@ SAVED: list[Saved] = [
         "llama",
         "dp_shard=2,tp=2,micro_batch_size=2",
         on_4="dp_shard=2,tp=2,micro_batch_size=2 dp_shard=4 dp_replicate=4 pp=4 "
-        "pp=2,tp=2,micro_batch_size=4 dp_shard=4,zero_stage=1 "
-        "dp_shard=2,tp=2,zero_stage=1,micro_batch_size=2",
+        "pp=2,tp=2,micro_batch_size=4 dp_shard=4,zero_stage=1",
         on_2="dp_shard=2 pp=2",
         on_1="micro_batch_size=8",
     ),
