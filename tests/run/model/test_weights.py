@@ -26,16 +26,18 @@ def tensors_of(folder: Path) -> dict:
     }
 
 
-def load(folder: Path, name: str, layers: range = range(4)):
+def load(folder: Path, name: str, layers: range | None = None):
+    """All layers, where none are named."""
     import torch
 
     from meshfit.run.model.transformer import Stage, build_causal_lm, family_of
     from meshfit.run.model.weights import load_shards
 
+    model = build_causal_lm(CONFIGS[name])[0]
     stage = Stage(
-        build_causal_lm(CONFIGS[name])[0],
+        model,
         family_of(CONFIGS[name]),
-        layers=layers,
+        layers=range(model.config.num_hidden_layers) if layers is None else layers,
         autocast_dtype=None,
     )
     load_shards(stage, folder, torch.device("cpu"))
