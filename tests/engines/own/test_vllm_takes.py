@@ -1,4 +1,4 @@
-"""vLLM's own parser and configuration take what is written for it."""
+"""vLLM's own parser and configuration take what is written for it (`make test-serving`)."""
 
 import os
 import subprocess
@@ -16,10 +16,8 @@ from meshfit.serve.space import serving_space
 from meshfit.workload.models import read_model
 from tests.engines.test_server_exports import handover
 
-pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.skipif("MESHFIT_VLLM_PYTHON" not in os.environ, reason="vLLM has its own venv"),
-]
+pytestmark = pytest.mark.vllm
+
 MODELS = ("llama-3.1-8b", "qwen3-30b-a3b")
 SHIM = '#!/bin/bash\nprintf "%s\\0" "$@" > "$MESHFIT_ARGUMENTS"\n'
 
