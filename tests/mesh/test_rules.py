@@ -223,6 +223,7 @@ NATIVE_EXAMPLES = [
     ("zero_stage_known", {"zero_stage": 2}, {"zero_stage": 4}),
     ("zero_stage_matches_dp_shard", {"zero_stage": 3, "dp_shard": 2}, {"zero_stage": 0}),
     ("zero_stage_matches_dp_shard", {"zero_stage": 0, "dp_shard": 1}, {"zero_stage": 3}),
+    ("zero1_without_replicas", {"zero_stage": 1, "dp_replicate": 1}, {"dp_replicate": 2}),
     ("expert_parallel_needs_experts", {"num_experts": 8, "ep": 1}, {"num_experts": 0, "ep": 2}),
     ("experts_divisible", {"num_experts": 8, "ep": 1}, {"ep": 3}),
     (

@@ -52,7 +52,10 @@ def test_what_parity_proves_is_refused_neither_by_the_runner_nor_by_its_rules(na
         check_runnable(CONFIGS[case.model], case.layout)
         model = read_family(case.model, CONFIGS[case.model])
         facts = facts_of(model=model, training=case.training, layout=case.layout)
-        assert not violations(facts, engine_profile("native")), case.name
+        broken = {one.rule for one in violations(facts, engine_profile("native"))}
+        assert broken <= {"zero1_without_replicas"}, (
+            case.name
+        )  # which runs, but is not worth a plan
         assert case.layout.world_size == SESSIONS[name].num_ranks, case.name
 
 

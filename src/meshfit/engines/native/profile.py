@@ -37,6 +37,7 @@ RULES: tuple[str, ...] = (
     "global_batch_divisible",
     "zero_stage_known",
     "zero_stage_matches_dp_shard",
+    "zero1_without_replicas",
     "muon_without_zero1",
     "expert_parallel_needs_experts",
     "experts_divisible",

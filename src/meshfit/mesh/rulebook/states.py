@@ -30,6 +30,19 @@ def zero_stage_matches_dp_shard(zero_stage: Fact, dp_shard: Fact) -> Fact:
 
 @rule(
     subject="zero_stage",
+    message=(
+        "zero_stage=1 is not planned with dp_replicate={dp_replicate} in {engine}; let all of these ranks "
+        "be dp_shard"
+    ),
+    lists_all=True,
+)
+def zero1_without_replicas(zero_stage: Fact, dp_replicate: Fact) -> Fact:
+    """Gradients are whole on all data-parallel ranks anyway: replicas beside shards save nothing."""
+    return (zero_stage != 1) | (dp_replicate == 1)
+
+
+@rule(
+    subject="zero_stage",
     message="optimizer={optimizer} does not run with zero_stage={zero_stage} in {engine}",
     lists_all=True,
 )
