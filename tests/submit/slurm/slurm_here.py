@@ -1,6 +1,7 @@
 """A Slurm of two nodes on this machine: daemons from Debian's packages, with key, socket and ports of
 their own, without systemd and without accounting."""
 
+import atexit
 import os
 import shutil
 import signal
@@ -63,6 +64,7 @@ def slurm_here() -> Iterator[Path]:
     # Not pytest's own folder: the path of a socket has at most 108 characters.
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
     with ExitStack() as undo:
+        atexit.register(undo.close)  # also where a test run is interrupted
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         config = _write_config(folder)
         environment = {**os.environ, "SLURM_CONF": str(config)}

@@ -64,8 +64,9 @@ class Sweep:
 
     def is_at(self, candidate: str) -> Callable[[], bool]:
         """Whether a rank of the candidate has said something."""
+        folder = candidate.replace("=", "")  # as a layout is a file name
         return lambda: any(
-            (self.out / "candidates").glob(f"{candidate}*/repeat-0/heartbeats/rank-*.json")
+            (self.out / "candidates").glob(f"{folder}*/repeat-0/heartbeats/rank-*.json")
         )
 
 
