@@ -15,7 +15,7 @@ from meshfit.serve.bench.http import (
     streamed_completion,
 )
 from meshfit.serve.layout import ServingLayout
-from meshfit.serve.servers.commands import server_command
+from meshfit.serve.servers.commands import ServerSettings, server_command
 from meshfit.serve.servers.running import running_servers
 from meshfit.serve.simulate.scheduler import SchedulerSpec
 
@@ -37,10 +37,9 @@ def weights(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(weights):
     limits = SchedulerSpec(max_sequences=1, token_budget=256, kv_capacity_tokens=256)
+    settings = ServerSettings(folder=weights, layout=ServingLayout(), scheduler=limits)
     with running_servers(
-        lambda port: server_command(
-            "transformers", weights, ServingLayout(), limits, port=port, threads=1
-        ),
+        lambda index, port: server_command("transformers", settings, port=port, index=index),
         weights.parent,
         count=1,
         ready_s=300,
