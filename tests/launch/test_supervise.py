@@ -33,6 +33,7 @@ import sys
 from pathlib import Path
 from meshfit.launch.supervise import launch
 from meshfit.record.files import read_document
+from meshfit.record.schema import RunRequest
 
 launch(
     read_document(RunRequest, Path(sys.argv[1])), Path(sys.argv[2]),

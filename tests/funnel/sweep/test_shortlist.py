@@ -93,3 +93,12 @@ def test_each_contender_takes_most_from_the_regret_that_is_to_be_expected(name):
 def test_a_longer_shortlist_only_adds():
     plan = plan_of("small-model")
     assert shortlist(plan, 8)[:6] == shortlist(plan, 6) == shortlist(plan, 6)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_what_is_run_anyway_leaves_its_strategys_place_to_the_other_strategies(name):
+    plan = plan_of(name)
+    best = plan.layout(shortlist(plan, 1)[0])
+    run = [best.family, *families(plan, shortlist(plan, len(STRATEGIES), besides=best))]
+    for strategy in STRATEGIES:
+        assert any(strategy in family.split("+") for family in run), strategy

@@ -31,10 +31,10 @@ def shortlist(plan: Plan, length: int, *, besides: LayoutSpec | None = None) -> 
     """
     ordered = [int(index) for index in plan.fitting_order()[:_LOOKED_AT]]
     families = {index: plan.layout(index).family for index in ordered}
-    chosen = [*ordered[:1], *_of_each_strategy(families)]
-    chosen = sorted(list(dict.fromkeys(chosen))[:length], key=ordered.index)
     given = [index for index in ordered if plan.layout(index) == besides]
-    chosen = [index for index in chosen if index not in given]
+    first = dict.fromkeys([*ordered[:1], *_of_each_strategy(families)])
+    chosen = [index for index in first if index not in given][:length]
+    chosen.sort(key=ordered.index)
     more = _contenders(plan, ordered, [*given, *chosen])
     return [*chosen, *islice(more, max(0, length - len(chosen)))]
 
