@@ -35,6 +35,10 @@ def join(device_type: str, collective_timeout_s: float) -> Iterator[Rank]:
             timeout=timedelta(seconds=collective_timeout_s),
             device_id=device if device_type == "cuda" else None,
         )
+    if world_size > 1 and device_type == "cpu":
+        # Gloo is connected on one rank before it is on all: a rank that has nothing to do and leaves
+        # would close connections that others are still making.
+        dist.barrier()
     yield Rank(
         rank=rank,
         world_size=world_size,
