@@ -13,7 +13,7 @@ JOB = BatchJob(
     name="meshfit tiny all launches",
     mark="0123abcd",
     command=("python", "-m", "module", "a folder"),
-    folder=Path("/work/some where"),
+    folder=Path("/data/some where"),
     log=Path("jobs/1/job.log"),
     num_nodes=2,
     devices_per_node=8,
@@ -40,7 +40,7 @@ def test_a_job_asks_for_whole_nodes_and_becomes_its_command(tmp_path):
     ]
     text = batch_script(JOB, {})
     assert text.splitlines()[-2:] == [
-        "cd '/work/some where' || exit",
+        "cd '/data/some where' || exit",
         "exec python -m module 'a folder'",
     ]
     (tmp_path / "job.sbatch").write_text(text)
