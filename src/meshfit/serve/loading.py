@@ -1,6 +1,7 @@
 """What traffic does to one replica: how many requests are in flight, and the latencies they see."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +16,14 @@ DEFAULT_PERCENTILE = 95.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplicaLoad:
-    """One replica under its part of the traffic.
+class TrafficLoad(ABC):
+    """What serves under traffic: what it ends, and the latencies that requests see.
 
     Attributes:
-        in_flight: requests computed at once, on average; waiting: whether more are sent than fit.
-        load: requests offered over those that the replica could end at most; 1 and above: it cannot
-            keep up.
-        ttft_s, itl_s, tpot_s, e2e_s: means, of requests of median length.
+        in_flight: requests computed at once, on average.
+        load: requests offered over those that could end at most; 1 and above: it cannot keep up.
+        ttft_s, tpot_s: means, of requests of median length; decode_s: a step of decoding alone.
         prompt_s: what one prompt adds to the steps it is computed in.
-        mixed_share: of steps that hold a prompt's chunk.
         requests_per_s, output_tokens_per_s: that end.
     """
 
@@ -33,12 +32,19 @@ class ReplicaLoad:
     ttft_s: float
     tpot_s: float
     decode_s: float
-    mixed_s: float
     prompt_s: float
-    mixed_share: float
     requests_per_s: float
     output_tokens_per_s: float
     traffic: TrafficSpec
+
+    @property
+    @abstractmethod
+    def prompts_busy(self) -> float:
+        """Share of time in which prompts are computed: what other prompts wait behind."""
+
+    @abstractmethod
+    def gap_s(self, fraction: float) -> float:
+        """Seconds between two tokens that a fraction of gaps do not exceed."""
 
     @property
     def keeps_up(self) -> bool:
@@ -47,11 +53,10 @@ class ReplicaLoad:
 
     def latency_s(self, metric: Metric, percentile: float) -> float:
         """Seconds that ``percentile`` of requests (of gaps, for ``itl``) do not exceed; infinite where
-        the replica cannot keep up.
+        they cannot keep up.
 
-        First tokens: ``first_token_percentile_s``. Gaps between tokens: a step with a prompt in it,
-        where those are more than the percentile leaves out. In closed form; `meshfit serve
-        simulate` follows requests.
+        First tokens: ``first_token_percentile_s``. In closed form; `meshfit serve simulate` follows
+        requests.
         """
         if not self.keeps_up:
             return math.inf
@@ -60,7 +65,7 @@ class ReplicaLoad:
             case "tpot":
                 return self.tpot_s
             case "itl":
-                return self.mixed_s if self.mixed_share > 1 - fraction else self.decode_s
+                return self.gap_s(fraction)
             case "ttft":
                 return self._first_token_s(fraction)
             case "e2e":
@@ -73,12 +78,32 @@ class ReplicaLoad:
             fraction,
             mean_s=self.ttft_s,
             prompt_s=self.prompt_s,
-            busy=self.requests_per_s * self.prompt_s,
+            busy=self.prompts_busy,
         )
 
     def meets(self, target: Target) -> bool:
         """Whether a latency target is met."""
         return self.latency_s(target.metric, target.percentile) <= target.limit_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaLoad(TrafficLoad):
+    """One replica under its part of the traffic.
+
+    Attributes:
+        mixed_s: a step with a prompt's chunk in it; mixed_share: of steps that hold one.
+    """
+
+    mixed_s: float
+    mixed_share: float
+
+    @property
+    def prompts_busy(self) -> float:
+        return self.requests_per_s * self.prompt_s
+
+    def gap_s(self, fraction: float) -> float:
+        """A step with a prompt in it, where those are more than the percentile leaves out."""
+        return self.mixed_s if self.mixed_share > 1 - fraction else self.decode_s
 
 
 def first_token_percentile_s(

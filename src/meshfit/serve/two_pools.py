@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from meshfit.serve.bounds import Bounds, StepTerms, step_terms
 from meshfit.serve.layout import DisaggregatedLayout
-from meshfit.serve.loading import POINTS, first_token_percentile_s
+from meshfit.serve.loading import POINTS, TrafficLoad
 from meshfit.serve.served import ServedReplica
 from meshfit.serve.steady import waiting_steps
 from meshfit.serve.step_time import StepLoad, chunk_pairs
-from meshfit.serve.traffic import Metric, Target, TrafficSpec
+from meshfit.serve.traffic import TrafficSpec
 
 FloatArray = NDArray[np.float64]
 
@@ -131,66 +131,27 @@ def decode_pool(replica: ServedReplica, prompt_tokens: float, output_tokens: flo
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoPoolsLoad:
+class TwoPoolsLoad(TrafficLoad):
     """Both pools under the whole of the traffic.
 
+    In flight are requests that decode; ``load`` is of the slower pool, and 0 in a closed loop;
+    ``prompt_s`` is what one prompt takes of a prefill replica in full steps.
+
     Attributes:
-        in_flight: requests that decode, on average.
-        load: requests offered over those that the slower pool could end; 1 and above: it cannot keep up.
-            0 in a closed loop.
         prefill_busy: share of time in which prefill replicas compute.
-        prompt_s: what one prompt takes of a prefill replica in full steps.
-        ttft_s, tpot_s: means, of requests of median length; decode_s: a step.
-        decode_bounds: what that waits for.
-        requests_per_s, output_tokens_per_s: that end.
+        decode_bounds: what a step of decoding waits for.
     """
 
-    in_flight: float
-    load: float
     prefill_busy: float
-    prompt_s: float
-    ttft_s: float
-    tpot_s: float
-    decode_s: float
     decode_bounds: Bounds
-    requests_per_s: float
-    output_tokens_per_s: float
-    traffic: TrafficSpec
 
     @property
-    def keeps_up(self) -> bool:
-        """Whether requests end as fast as they come."""
-        return self.load < 1
+    def prompts_busy(self) -> float:
+        return self.prefill_busy
 
-    def latency_s(self, metric: Metric, percentile: float) -> float:
-        """Seconds that ``percentile`` of requests (of gaps, for ``itl``) do not exceed; infinite where
-        they cannot keep up."""
-        if not self.keeps_up:
-            return math.inf
-        fraction = percentile / 100
-        match metric:
-            case "tpot":
-                return self.tpot_s
-            case "itl":
-                return self.decode_s
-            case "ttft":
-                return self._first_token_s(fraction)
-            case "e2e":
-                tokens = self.traffic.output.quantile_tokens(fraction)
-                return self._first_token_s(0.5) + (tokens - 1) * self.tpot_s
-
-    def _first_token_s(self, fraction: float) -> float:
-        return first_token_percentile_s(
-            self.traffic,
-            fraction,
-            mean_s=self.ttft_s,
-            prompt_s=self.prompt_s,
-            busy=self.prefill_busy,
-        )
-
-    def meets(self, target: Target) -> bool:
-        """Whether a latency target is met."""
-        return self.latency_s(target.metric, target.percentile) <= target.limit_s
+    def gap_s(self, fraction: float) -> float:
+        """A step of decoding: no prompt comes between."""
+        return self.decode_s
 
 
 @dataclass(frozen=True, kw_only=True)
