@@ -7,7 +7,7 @@ from meshfit.cluster.topology import AcceleratorSpec
 from meshfit.engines.around.script import HostScript
 from meshfit.engines.handover import about_lines, command_words, names_checked
 from meshfit.engines.layout_options import Options
-from meshfit.engines.serving_file import Degrees
+from meshfit.engines.serving_file import BudgetNames, Degrees
 from meshfit.errors import InputError
 from meshfit.profile import EngineProfile
 
@@ -71,6 +71,19 @@ class ServerHandover:
             accelerator=accelerator,
             serves=True,
         )
+
+
+def budget_options(given: ServerHandover, names: BudgetNames) -> Options:
+    """What decides what fits, by an engine's names; both engines call ``--quantization`` so."""
+    fraction = given.memory_fraction
+    return {
+        names.longest: given.longest_tokens,
+        names.memory_fraction: None if fraction is None else f"{fraction:g}",
+        names.cache_type: names.eight_bits if given.has_small_cache else None,
+        "--quantization": given.quantization,
+        names.step_tokens: given.step_tokens,
+        names.max_sequences: given.max_sequences,
+    }
 
 
 def server_script(

@@ -8,9 +8,11 @@ long names without the dashes in front.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from meshfit.engines.engine_file import UnknownOption, unknown_options
 from meshfit.engines.options import OptionTable
+from meshfit.engines.serving_file import BudgetNames
 from meshfit.engines.syntax.blocks import read_yaml
 from meshfit.engines.syntax.setting import Setting, Settings
 from meshfit.engines.syntax.shell import Script
@@ -159,7 +161,7 @@ def require_one_file(options: ServerOptions) -> None:
         )
 
 
-def memory_share(options: ServerOptions, name: str) -> float | None:
+def _memory_share(options: ServerOptions, name: str) -> float | None:
     """The share of the device that an option grants.
 
     Raises:
@@ -174,6 +176,29 @@ def memory_share(options: ServerOptions, name: str) -> float | None:
             f"line {found.line}: {name} {share:g} is no share; above 0 and at most 1 is"
         )
     return share
+
+
+def stated_memory(
+    options: ServerOptions, names: BudgetNames, cache_bytes: Mapping[str, float | None]
+) -> dict[str, Any]:
+    """What a file says of ``serve.budget.ServingBudget`` beside tokens and sequences.
+
+    Args:
+        cache_bytes: of an element of the KV cache, by its type; None: as the model computes.
+
+    Raises:
+        InputError: a number is none.
+    """
+    named, budget = options.named, dict[str, Any]()
+    if (share := _memory_share(options, names.memory_fraction)) is not None:
+        budget["memory_fraction"] = share
+    if (cache := cache_bytes.get(named.text(names.cache_type, default="auto"))) is not None:
+        budget["cache_element_bytes"] = cache
+    if names.page_tokens in named:
+        budget["page_tokens"] = named.count(names.page_tokens)
+    if named.is_on(names.no_graphs):
+        budget["graph_bytes"] = 0
+    return budget
 
 
 def notes_of(

@@ -85,12 +85,16 @@ options for it."""
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetNames:
-    """Options of an engine that decide what fits."""
+    """Options of an engine that decide what fits; ``eight_bits`` is a value of ``cache_type``."""
 
     longest: str
     memory_fraction: str
     cache_type: str
     eight_bits: str
+    page_tokens: str
+    step_tokens: str
+    max_sequences: str
+    no_graphs: str
 
 
 @dataclass(frozen=True, kw_only=True)

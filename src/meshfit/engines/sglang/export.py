@@ -2,7 +2,7 @@
 
 from meshfit.engines.handover import Files
 from meshfit.engines.layout_options import Options
-from meshfit.engines.server_handover import SCRIPT, ServerHandover, server_script
+from meshfit.engines.server_handover import SCRIPT, ServerHandover, budget_options, server_script
 from meshfit.engines.sglang.write import BUDGET, layout_options
 from meshfit.errors import InputError
 
@@ -13,7 +13,7 @@ def export(given: ServerHandover) -> Files:
     Raises:
         InputError: SGLang has no options for the layout.
     """
-    hosts, fraction = given.num_hosts, given.memory_fraction
+    hosts = given.num_hosts
     if hosts > 1 and given.layout.replicas > 1:
         raise InputError(
             f"SGLang starts --dp-size {given.layout.replicas} on one host; over {hosts} hosts replicas are "
@@ -22,12 +22,7 @@ def export(given: ServerHandover) -> Files:
     options: Options = {
         **layout_options(given.layout, given.has_experts),
         **_hosts(hosts),
-        BUDGET.longest: given.longest_tokens,
-        BUDGET.memory_fraction: None if fraction is None else f"{fraction:g}",
-        BUDGET.cache_type: BUDGET.eight_bits if given.has_small_cache else None,
-        "--quantization": given.quantization,
-        "--chunked-prefill-size": given.step_tokens,
-        "--max-running-requests": given.max_sequences,
+        **budget_options(given, BUDGET),
     }
     command = 'python3 -m sglang.launch_server --model-path "$MODEL"'
     return {SCRIPT: server_script(given, command, options)}

@@ -9,14 +9,15 @@ from meshfit.engines.options import option_table
 from meshfit.engines.server_options import (
     WEIGHTS,
     ServerOptions,
-    memory_share,
     notes_of,
     of_script,
     of_yaml,
     require_one_file,
+    stated_memory,
     word_counts,
 )
 from meshfit.engines.serving_file import ServingFile
+from meshfit.engines.sglang.write import BUDGET
 from meshfit.engines.syntax.shell import read_script
 
 PROGRAM = re.compile(r"sglang\.launch_server\b|(\S*/)?sglang serve\b")
@@ -82,7 +83,7 @@ def _file(options: ServerOptions, form: str) -> ServingFile:
         attention_dp=attention_dp,
         ep=named.count("--ep-size"),
         hosts=named.count("--nnodes"),
-        longest_tokens=named.count("--context-length") if "--context-length" in named else None,
+        longest_tokens=named.count(BUDGET.longest) if BUDGET.longest in named else None,
         starts_short=True,
         budget=_budget(options),
         switches=_switches(options, replicas, attention_dp),
@@ -92,19 +93,11 @@ def _file(options: ServerOptions, form: str) -> ServingFile:
 
 def _budget(options: ServerOptions) -> dict[str, Any]:
     """What the file says of ``serve.budget.ServingBudget``."""
-    named, budget = options.named, dict[str, Any]()
-    if (share := memory_share(options, "--mem-fraction-static")) is not None:
-        budget["memory_fraction"] = share
-    if (chunk := named.whole("--chunked-prefill-size")) is not None and chunk > 0:
+    named, budget = options.named, stated_memory(options, BUDGET, _CACHE_BYTES)
+    if (chunk := named.whole(BUDGET.step_tokens)) is not None and chunk > 0:
         budget["step_tokens"] = chunk
-    if "--max-running-requests" in named:
-        budget["max_sequences"] = named.count("--max-running-requests")
-    if (cache := _CACHE_BYTES.get(named.text("--kv-cache-dtype", default="auto"))) is not None:
-        budget["cache_element_bytes"] = cache
-    if "--page-size" in named:
-        budget["page_tokens"] = named.count("--page-size")
-    if named.is_on("--disable-cuda-graph"):
-        budget["graph_bytes"] = 0
+    if BUDGET.max_sequences in named:
+        budget["max_sequences"] = named.count(BUDGET.max_sequences)
     return budget
 
 

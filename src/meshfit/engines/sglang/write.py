@@ -9,6 +9,10 @@ BUDGET = BudgetNames(
     memory_fraction="--mem-fraction-static",
     cache_type="--kv-cache-dtype",
     eight_bits="fp8_e4m3",
+    page_tokens="--page-size",
+    step_tokens="--chunked-prefill-size",
+    max_sequences="--max-running-requests",
+    no_graphs="--disable-cuda-graph",
 )
 
 

@@ -2,7 +2,7 @@
 
 from meshfit.engines.handover import Files
 from meshfit.engines.layout_options import Options
-from meshfit.engines.server_handover import SCRIPT, ServerHandover, server_script
+from meshfit.engines.server_handover import SCRIPT, ServerHandover, budget_options, server_script
 from meshfit.engines.vllm.write import BUDGET, layout_options
 
 _ONLY_THE_FIRST_ANSWERS = '[ "${NODE_RANK:-0}" -eq 0 ] || set -- --headless "$@"'
@@ -14,16 +14,10 @@ def export(given: ServerHandover) -> Files:
     Raises:
         InputError: vLLM has no options for the layout.
     """
-    fraction = given.memory_fraction
     options: Options = {
         **layout_options(given.layout, given.has_experts),
         **_hosts(given.num_hosts),
-        BUDGET.longest: given.longest_tokens,
-        BUDGET.memory_fraction: None if fraction is None else f"{fraction:g}",
-        BUDGET.cache_type: BUDGET.eight_bits if given.has_small_cache else None,
-        "--quantization": given.quantization,
-        "--max-num-batched-tokens": given.step_tokens,
-        "--max-num-seqs": given.max_sequences,
+        **budget_options(given, BUDGET),
     }
     before = [_ONLY_THE_FIRST_ANSWERS] if given.num_hosts > 1 else []
     return {SCRIPT: server_script(given, 'vllm serve "$MODEL"', options, before)}

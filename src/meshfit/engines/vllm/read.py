@@ -10,16 +10,17 @@ from meshfit.engines.options import option_table
 from meshfit.engines.server_options import (
     WEIGHTS,
     ServerOptions,
-    memory_share,
     notes_of,
     of_script,
     of_yaml,
     require_one_file,
+    stated_memory,
     word_counts,
 )
 from meshfit.engines.serving_file import ServingFile
 from meshfit.engines.syntax.setting import Setting, Settings
 from meshfit.engines.syntax.shell import Script, read_script
+from meshfit.engines.vllm.write import BUDGET
 from meshfit.errors import InputError
 
 PROGRAM = re.compile(
@@ -97,7 +98,7 @@ def _file(options: ServerOptions, form: str, *, model: Setting | None) -> Servin
 
 
 def _longest(named: Settings) -> int | None:
-    found = named.get("--max-model-len")
+    found = named.get(BUDGET.longest)
     if found is None or str(found.value).lower() in ("auto", "-1"):
         return None
     return _count(found)
@@ -119,21 +120,10 @@ def _count(setting: Setting) -> int:
 
 def _budget(options: ServerOptions) -> dict[str, Any]:
     """What the file says of ``serve.budget.ServingBudget``."""
-    named, budget = options.named, dict[str, Any]()
-    if (share := memory_share(options, "--gpu-memory-utilization")) is not None:
-        budget["memory_fraction"] = share
-    for key, name in (
-        ("step_tokens", "--max-num-batched-tokens"),
-        ("max_sequences", "--max-num-seqs"),
-    ):
-        if (found := named.get(name)) is not None:
+    budget = stated_memory(options, BUDGET, _CACHE_BYTES)
+    for key, name in (("step_tokens", BUDGET.step_tokens), ("max_sequences", BUDGET.max_sequences)):
+        if (found := options.named.get(name)) is not None:
             budget[key] = _count(found)
-    if (cache := _CACHE_BYTES.get(named.text("--kv-cache-dtype", default="auto"))) is not None:
-        budget["cache_element_bytes"] = cache
-    if "--block-size" in named:
-        budget["page_tokens"] = named.count("--block-size")
-    if named.is_on("--enforce-eager"):
-        budget["graph_bytes"] = 0
     return budget
 
 

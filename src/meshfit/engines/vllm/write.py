@@ -9,6 +9,10 @@ BUDGET = BudgetNames(
     memory_fraction="--gpu-memory-utilization",
     cache_type="--kv-cache-dtype",
     eight_bits="fp8",
+    page_tokens="--block-size",
+    step_tokens="--max-num-batched-tokens",
+    max_sequences="--max-num-seqs",
+    no_graphs="--enforce-eager",
 )
 
 
