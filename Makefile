@@ -5,17 +5,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Tests that need what a machine may not have; each has a command of its own.
+HERE := not gpu and not vllm and not engines and not slurm
+
 .PHONY: fit test test-all test-engines test-slurm test-serving pure lint types contracts spelling docs accuracy bench engines clean
 
 fit: $(READY)
 	$(BIN)/meshfit fit examples/tiny-llama
 
 test: lint types contracts spelling pure
-	$(BIN)/pytest -m "dist and not heavy and not gpu and not engines"
+	$(BIN)/pytest -m "dist and not heavy and $(HERE)"
 
 test-all: SEARCH := --hypothesis-profile search
 test-all: lint types contracts spelling pure
-	$(BIN)/pytest -m "(dist or heavy) and not gpu and not engines" $(SEARCH)
+	$(BIN)/pytest -m "(dist or heavy) and $(HERE)" $(SEARCH)
 
 # A Slurm of two nodes on this machine, started and stopped by the tests; needs root, and
 # apt-get install slurmctld slurmd slurm-client munge
@@ -42,7 +45,7 @@ $(VLLM_READY):
 
 # One process a core; what launches ranks runs after it, alone.
 pure: $(READY)
-	$(BIN)/pytest -n auto --dist loadfile -m "not dist and not heavy and not gpu and not vllm and not engines and not slurm" $(SEARCH)
+	$(BIN)/pytest -n auto --dist loadfile -m "not dist and not heavy and $(HERE)" $(SEARCH)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
