@@ -67,3 +67,43 @@ def test_an_unknown_accelerator_is_a_reason():
 def test_an_unknown_network_is_a_reason():
     with pytest.raises(NotModelledError, match="no network"):
         topology_of(row(gpu="RTX4090-24GB", n_gpus="16", gpus_per_node="8"))
+
+
+@pytest.mark.parametrize(("gpus", "sizes"), [(64, [64]), (72, [72]), (128, [64, 2]), (96, [48, 2])])
+def test_a_rack_of_hosts_is_one_domain_of_as_many_as_divide_the_job(gpus, sizes):
+    topology = topology_of(row(gpu="GB200-192GB", gpus_per_node="4", n_gpus=str(gpus)))
+    assert [level.size for level in topology.levels] == sizes
+    assert topology.gpus_per_host == 4
+
+
+def test_cards_beyond_those_of_the_usual_host_are_on_pcie():
+    eight = topology_of(row(gpu="A100-80GB", interconnect="PCIe", n_gpus="8"))
+    assert [(level.kind, level.size) for level in eight.levels] == [("bus", 8)]
+    assert eight.gpus_per_host == 8
+
+
+def test_hosts_beyond_the_usual_ones_need_a_printed_network():
+    with pytest.raises(NotModelledError, match="no network of hosts of 8 A100-PCIe-80"):
+        topology_of(row(gpu="A100-PCIe-80GB", n_gpus="16"))
+    joined = topology_of(
+        row(gpu="A100-PCIe-80GB", n_gpus="16", interconnect="100 Gb/s per GPU")
+    ).levels
+    assert [level.size for level in joined] == [8, 2]
+    assert joined[-1].bandwidth_bytes_per_s == 12.5e9
+
+
+@pytest.mark.parametrize(
+    ("gpu", "name"),
+    [
+        ("MI250-64GB", "MI250-GCD"),
+        ("MI250X-128GB", "MI250X-GCD"),
+        ("GH200-96GB", "GH200-96"),
+        ("A100-PCIe-40GB", "A100-PCIe-40"),
+        ("RTX6000Ada-48GB", "RTX-6000-Ada"),
+        ("RTX-PRO-6000-96GB", "RTX-PRO-6000-BSE"),
+        ("B200-192GB", "B200-SXM-180"),
+        ("H800-80GB", "H800-SXM5-80"),
+    ],
+)
+def test_accelerators_are_found_by_the_names_of_tables(gpu, name):
+    assert topology_of(row(gpu=gpu, n_gpus="1")).accelerator.name == name

@@ -7,7 +7,7 @@ from functools import cache
 
 from meshfit.cluster.catalog import accelerators, default_node_type, is_known, node_types
 from meshfit.cluster.entries import AcceleratorEntry, NodeType, normal_spelling
-from meshfit.cluster.shorthand import network_level, read_shorthand
+from meshfit.cluster.shorthand import levels_of_one_host, network_level, read_shorthand
 from meshfit.cluster.topology import AcceleratorSpec, Level, Topology
 from meshfit.errors import InputError
 from meshfit.validate.rows import NotModelledError, TruthRow
@@ -40,20 +40,44 @@ def _topology(cells: tuple[str, ...]) -> Topology:
     count = row.whole("n_gpus") or 1
     node = _printed_node_type(row, entry) or default_node_type(entry.name)
     usual = row.whole("gpus_per_node") or (node.gpus_per_host if node else count)
-    per_node = _largest_divisor(count, usual)
+    together = _joined_by_links(count, usual, node)
     printed = _network_bytes_per_s(row, usual)
-    named = node.name if node is not None and len(node.accelerators) == 1 else entry.name
-    nodes = count // per_node
     try:
-        if printed is None or nodes == 1:
-            topology = read_shorthand(f"{nodes}x{per_node} {named}")
-        else:
-            inside = read_shorthand(f"1x{per_node} {named}")
-            topology = _joined(inside, nodes, printed)
+        topology = _catalogues(entry, node, count // together, together, printed)
     except InputError as error:
         raise NotModelledError(str(error)) from error
     levels = _with_link_rate(row, topology.levels)
     return replace(topology, accelerator=_specification(row, entry.spec), levels=levels)
+
+
+def _joined_by_links(count: int, per_host: int, node: NodeType | None) -> int:
+    """Accelerators of a host, or of a rack where the link joins hosts (an NVL72 takes as many of its
+    72 as divide the job evenly)."""
+    joins_hosts = node is not None and node.link_domain > node.gpus_per_host
+    return _largest_divisor(count, node.link_domain if node and joins_hosts else per_host)
+
+
+def _catalogues(
+    entry: AcceleratorEntry, node: NodeType | None, nodes: int, per_node: int, printed: float | None
+) -> Topology:
+    """``nodes`` of ``per_node`` accelerators, joined as in the catalogue; by a ``printed`` network
+    where there is one. A host of more than its node type holds has them on PCIe.
+
+    Raises:
+        InputError: the catalogue does not know how they are joined.
+    """
+    if node is not None and per_node > max(node.gpus_per_host, node.link_domain):
+        levels = levels_of_one_host(entry, per_node, linked=False)
+        inside = Topology(accelerator=entry.spec, levels=levels, gpus_per_host=per_node)
+        if nodes == 1:
+            return inside
+        if printed is None:
+            raise InputError(f"no network of hosts of {per_node} {entry.name} is known")
+        return _joined(inside, nodes, printed)
+    named = node.name if node is not None and len(node.accelerators) == 1 else entry.name
+    if printed is None or nodes == 1:
+        return read_shorthand(f"{nodes}x{per_node} {named}")
+    return _joined(read_shorthand(f"1x{per_node} {named}"), nodes, printed)
 
 
 def _entry(row: TruthRow) -> AcceleratorEntry:
