@@ -7,8 +7,8 @@ from meshfit.mesh.candidates import IntArray
 from meshfit.mesh.facts import Facts, engine_facts, facts_of, with_derived
 from meshfit.mesh.groups import EXPERT_AXES, groups, spanned_levels
 from meshfit.mesh.padding import padded_vocabulary
-from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.mesh.stage_placement import V_SCHEDULES
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.training import TrainingSpec

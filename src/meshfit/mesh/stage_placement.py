@@ -1,6 +1,11 @@
-"""Which stages lie on which pipeline rank."""
+"""Kinds of pipeline schedules, and which stages lie on which rank."""
 
-from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
+LOOPED_SCHEDULES: tuple[str, ...] = ("interleaved_1f1b", "looped_bfs", "interleaved_zero_bubble")
+"""Several stages on a rank, dealt out in rounds."""
+V_SCHEDULES: tuple[str, ...] = ("zbv_zero_bubble", "dualpipe_v")
+"""Two stages on a rank, the second half of the model in reverse order."""
+SPLIT_SCHEDULES: tuple[str, ...] = ("interleaved_zero_bubble", "zbv_zero_bubble", "dualpipe_v")
+"""Those that run gradients of weights apart from those of inputs, to fill the bubble."""
 
 
 def stages_of_rank(schedule: str, rank: int, pp: int, vpp: int) -> tuple[int, ...]:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from meshfit.cluster.topology import Topology
 from meshfit.mesh.candidates import COLUMNS, SCHEDULES, Candidates
-from meshfit.mesh.rulebook.pipeline import V_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec, even_stages
+from meshfit.mesh.stage_placement import V_SCHEDULES
 from meshfit.predict.basis import Basis
 from meshfit.predict.calibration import formula_only
 from meshfit.predict.costs.collectives import CollectiveCosts, contended

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from meshfit.errors import InputError
-from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.mesh.stage_placement import stages_of_rank
+from meshfit.mesh.stage_placement import SPLIT_SCHEDULES, stages_of_rank
 from meshfit.run.context.attention import (
     ContextParallel,
     apply_context_parallel,

@@ -24,7 +24,6 @@ from meshfit.record.schema import (
     RunRequest,
     RunResult,
 )
-from meshfit.run.checkpoint.running import RunCheckpoints
 from meshfit.run.experts.choices import KeptChoices, ReferenceChoices, ReplayedChoices
 from meshfit.run.experts.replay import (
     differing_tokens,
@@ -120,6 +119,8 @@ class Session:
 
     def _train_on(self, rank: Rank) -> RunResult:
         """Steps with checkpoints between them, compared with nothing."""
+        from meshfit.run.checkpoint.running import RunCheckpoints  # noqa: PLC0415
+
         trainer, model, corpus = self._prepare(rank)
         checkpoints = RunCheckpoints(self._request, model, trainer, corpus)
         steps = range(checkpoints.first_step, self._request.steps)

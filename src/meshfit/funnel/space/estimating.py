@@ -9,8 +9,8 @@ from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.job.spec import Job
 from meshfit.mesh.candidates import CP_METHODS, OFFLOAD, RECOMPUTE, SCHEDULES, Candidates
-from meshfit.mesh.rulebook.pipeline import LOOPED_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.mesh.stage_placement import LOOPED_SCHEDULES
 from meshfit.predict.coverage import COVERED_RECOMPUTE, COVERED_SCHEDULES, require_covered
 from meshfit.profile import EngineProfile
 

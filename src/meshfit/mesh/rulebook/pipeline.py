@@ -7,13 +7,7 @@ import numpy as np
 from meshfit.mesh.facts import EVEN_SPLIT
 from meshfit.mesh.rule import Fact, rule
 from meshfit.mesh.spec import even_stages
-
-LOOPED_SCHEDULES: tuple[str, ...] = ("interleaved_1f1b", "looped_bfs", "interleaved_zero_bubble")
-"""Several stages on a rank, dealt out in rounds."""
-V_SCHEDULES: tuple[str, ...] = ("zbv_zero_bubble", "dualpipe_v")
-"""Two stages on a rank, the second half of the model in reverse order."""
-SPLIT_SCHEDULES: tuple[str, ...] = ("interleaved_zero_bubble", "zbv_zero_bubble", "dualpipe_v")
-"""Those that run gradients of weights apart from those of inputs, to fill the bubble."""
+from meshfit.mesh.stage_placement import LOOPED_SCHEDULES, SPLIT_SCHEDULES, V_SCHEDULES
 
 
 @rule(

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.mesh.candidates import SCHEDULES
-from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES, V_SCHEDULES
-from meshfit.mesh.stage_placement import rank_of_stage, stages_of_rank
+from meshfit.mesh.stage_placement import SPLIT_SCHEDULES, V_SCHEDULES, rank_of_stage, stages_of_rank
 from meshfit.predict.shape.schedules.flight import Flight, peak_flight
 from meshfit.predict.shape.schedules.play import play
 from meshfit.predict.shape.schedules.rounds import torch_round

@@ -22,8 +22,8 @@ from torch.distributed.pipelining.schedules import (
 )
 
 from meshfit.errors import InputError
-from meshfit.mesh.rulebook.pipeline import SPLIT_SCHEDULES
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.mesh.stage_placement import SPLIT_SCHEDULES
 from meshfit.run.data import uses_fsdp
 from meshfit.run.mesh import RankMesh
 from meshfit.run.model.transformer import Stage
