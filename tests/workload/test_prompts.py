@@ -59,6 +59,7 @@ def test_a_rank_asks_for_its_part_and_gets_what_the_whole_batch_has_there(tmp_pa
         ('{"prompt": "a", "answer": 3}', "line 1: write"),
         ('{"prompt": "a", "answer": "\\u0000"}', "without zero bytes"),
         ("\n", "holds no document"),
+        ('{"prompt": "a", "answer": "\\ud800"}', "line 1: no text .surrogates not allowed"),
         ('{"prompt": "", "answer": "a"}', "holds 2 tokens in 1 documents"),
     ],
 )
@@ -66,6 +67,25 @@ def test_what_is_no_document_is_refused_with_its_line(tmp_path, text, message):
     path = tmp_path / "lessons.jsonl"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
+        opened(str(path))
+
+
+def test_text_may_hold_line_breaks_that_end_no_line_of_json(tmp_path):
+    path = tmp_path / "lessons.jsonl"
+    path.write_text('{"prompt": "a", "answer": "b\u2028c\x85"}\r\n', encoding="utf-8")
+    (document,) = read_prompts(str(path))
+    assert document.tolist() == [~ord("a"), *"b\u2028c\x85".encode(), END_TOKEN]
+
+
+def test_a_document_may_be_empty_and_is_its_end_alone(tmp_path):
+    empty, _ = read_prompts(written(tmp_path, ("", ""), ("why? ", "because")))
+    assert empty.tolist() == [END_TOKEN]
+
+
+def test_a_file_that_is_no_utf8_is_refused(tmp_path):
+    path = tmp_path / "lessons.jsonl"
+    path.write_bytes(b'{"prompt": "a", "answer": "\xe9"}\n')
+    with pytest.raises(InputError, match=r"cannot be read .'utf-8' codec"):
         opened(str(path))
 
 

@@ -66,13 +66,16 @@ class Trainer:
         """Forward and backward of this rank's share of a step; leaves the whole step's gradients.
 
         ``loss_factor`` multiplies this rank's loss: an injected fault passes NaN.
+
+        Raises:
+            InputError: the step's data have nothing to learn.
         """
         if self._experts is not None:
             self._experts.begin_step(step)
         with self.clock.input_wait():
             inputs, labels = self._load(step)
         # Gradients are averaged over ranks; the loss is a mean over the step's valid tokens.
-        scale = self._layout.gradient_ranks / self._corpus.valid_tokens(step)
+        scale = self._layout.gradient_ranks / _targets(self._corpus, step)
         with divided_logits(self._layout.tp):
             loss = self._runner.run(inputs, labels, scale * loss_factor)
         if self._partial_gradients is not None:
@@ -215,6 +218,21 @@ def _build_partial_gradients(parameters: Sequence[torch.nn.Parameter], mesh: Ran
     from meshfit.run.tensor.sharding import PartialGradients  # noqa: PLC0415
 
     return PartialGradients(list(parameters), mesh.axis("tp"))
+
+
+def _targets(corpus: Corpus, step: int) -> int:
+    """Tokens of a step that count.
+
+    Raises:
+        InputError: there are none.
+    """
+    count = corpus.valid_tokens(step)
+    if count == 0:
+        raise InputError(
+            f"no token of global batch {step} is a target: its sequences lie inside of prompts; take "
+            f"longer sequences, a larger global batch, or shorter prompts"
+        )
+    return count
 
 
 def check_batch(layout: LayoutSpec, training: TrainingSpec) -> None:

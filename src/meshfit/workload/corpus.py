@@ -199,12 +199,8 @@ class DocumentCorpus(Corpus):
         for row, sample_id in zip(tokens, ids.tolist(), strict=True):
             epoch, window = divmod(sample_id, self.num_windows)
             start = window * self.sequence_length
-            row[:] = self._epoch(epoch)[start : start + len(row)]
+            row[:] = _epoch_tokens(self, epoch)[start : start + len(row)]
         return tokens
-
-    def _epoch(self, epoch: int) -> IntArray:
-        order = _window_order(self.seed, epoch, len(self.documents))
-        return np.concatenate([self.documents[index] for index in order])
 
 
 def open_corpus(
@@ -325,6 +321,13 @@ def _joined(files: Iterable[str]) -> bytes:
             raise InputError(f"data file {file} cannot be read ({error.strerror})") from None
         room -= len(pieces[-1]) + len(FILE_SEPARATOR)
     return FILE_SEPARATOR.join(pieces)[:MAX_TEXT_BYTES]
+
+
+@lru_cache(maxsize=2)
+def _epoch_tokens(corpus: DocumentCorpus, epoch: int) -> IntArray:
+    """All documents one after another, in the order of that epoch."""
+    order = _window_order(corpus.seed, epoch, len(corpus.documents))
+    return np.concatenate([corpus.documents[index] for index in order])
 
 
 @lru_cache(maxsize=4)

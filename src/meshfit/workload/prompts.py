@@ -24,17 +24,26 @@ def read_prompts(path: str) -> list[IntArray]:
         InputError: the file cannot be read, is empty, or a line of it is something else.
     """
     try:
-        lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+        text = Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"data.path {path!r} cannot be read ({error})") from None
+    lines = text.split("\n")  # no other line break ends a line of JSON Lines: text may hold them
     documents = [
-        _tokens(*_prompt_and_answer(line, f"{path}, line {number}"))
+        _document(line, f"{path}, line {number}")
         for number, line in enumerate(lines, start=1)
         if line.strip()
     ]
     if not documents:
         raise InputError(f"data.path {path!r} holds no document")
     return documents
+
+
+def _document(line: str, where: str) -> IntArray:
+    prompt, answer = _prompt_and_answer(line, where)
+    try:
+        return np.concatenate([~_tokens(prompt), _tokens(answer), [END_TOKEN]])
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: no text ({error.reason})") from None
 
 
 def _prompt_and_answer(line: str, where: str) -> tuple[str, str]:
@@ -51,7 +60,5 @@ def _prompt_and_answer(line: str, where: str) -> tuple[str, str]:
     return found["prompt"], found["answer"]
 
 
-def _tokens(prompt: str, answer: str) -> IntArray:
-    asked = np.frombuffer(prompt.encode(), dtype=np.uint8).astype(np.int64)
-    learned = np.frombuffer(answer.encode(), dtype=np.uint8).astype(np.int64)
-    return np.concatenate([~asked, learned, [END_TOKEN]])
+def _tokens(text: str) -> IntArray:
+    return np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64)

@@ -1,12 +1,18 @@
 """What a training run with restarts says of itself. No process is started here."""
 
-import pytest
+from pathlib import Path
 
-from meshfit.funnel.sweep.train import Attempt, train_document
+import pytest
+from rich.console import Console
+
+from meshfit.errors import InputError
+from meshfit.funnel.sweep.train import Attempt, TrainOptions, train, train_document
+from meshfit.job.read import read_job
 from meshfit.launch.supervise import LaunchOutcome
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.schema import CheckpointReport, Failure, RankReport, RunResult
 from meshfit.report.training import train_view
+from tests.funnel.small_job import write_job
 
 LAYOUT = LayoutSpec(dp_shard=2, zero_stage=3)
 
@@ -74,9 +80,26 @@ def test_a_run_that_never_ended_well_shows_its_last_failure(attempts: list[Attem
     assert document["losses"] == []
 
 
-def test_the_view_tells_checkpoints_and_restarts(attempts: list[Attempt]) -> None:
-    from rich.console import Console
+@pytest.mark.parametrize(
+    ("options", "data", "message"),
+    [
+        ({"every": 0}, "", "--checkpoint-every is 0"),
+        ({"every": 1, "restarts": -1}, "", "--restarts is -1"),
+        ({"every": 1}, "missing/*.txt", "names no file"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_anything_starts(
+    tmp_path: Path, options: dict[str, int], data: str, message: str
+) -> None:
+    path = write_job(tmp_path, "layout: {dp_shard: 2}\n")
+    path.write_text(path.read_text().replace("${stdlib}/a*.py", data or "${stdlib}/a*.py"))
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match=message):
+        train(read_job(path), TrainOptions(**options), out=out, console=Console())
+    assert not out.exists()
 
+
+def test_the_view_tells_checkpoints_and_restarts(attempts: list[Attempt]) -> None:
     console = Console(width=200, record=True, file=None)
     with console.capture() as captured:
         console.print(train_view(train_document(LAYOUT, attempts)))

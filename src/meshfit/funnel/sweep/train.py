@@ -70,7 +70,7 @@ def train(job: Job, options: TrainOptions, *, out: Path | None, console: Console
     """Trains ``job.layout`` for ``job.run.steps`` steps in all.
 
     Raises:
-        InputError: no layout, an illegal one, or nothing that could be resumed.
+        InputError: no layout, an illegal one, data that cannot be read, or options out of range.
         RunError: initial weights could not be made.
     """
     layout = job.layout
@@ -78,9 +78,12 @@ def train(job: Job, options: TrainOptions, *, out: Path | None, console: Console
         raise InputError("no layout to train: give `layout:` in the job or --layout tp=4,pp=2")
     if options.every < 1:
         raise InputError(f"--checkpoint-every is {options.every}; it takes at least 1 step")
+    if options.restarts < 0:
+        raise InputError(f"--restarts is {options.restarts}; it takes 0 or more")
     require_legal(job, layout)
     require_runnable(job)
-    root = out or RunFolder.of_plan(f"{job.name} train", plan_hash(job)).root
+    key = plan_hash(job)  # reads the data: what is wrong with them is said before anything starts
+    root = out or RunFolder.of_plan(f"{job.name} train", key).root
     with lab_in_use(job.topology.lab), folder_lock(root):
         end_orphans(root)
         attempts = _attempts(job, layout, options, RunFolder(root), console)
