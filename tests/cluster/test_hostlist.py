@@ -27,6 +27,8 @@ def test_host_lists_expand_in_order(text, hosts):
         ("a,,b", "not a host list"),
         ("node[1-2", "not a host list"),
         ("node]1[", "not a host list"),
+        ("node $(reboot)", "not a host list"),
+        ("a;b", "not a host list"),
         ("node[]", "not a number or a range"),
         ("node[a-b]", "not a number or a range"),
         ("node[3-1]", "must rise"),

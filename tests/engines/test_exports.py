@@ -1,7 +1,10 @@
 """What is written for an engine says the same layout when it is read back."""
 
+import ast
+import re
 import subprocess
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,13 +16,16 @@ from meshfit.engines.handover import Handover
 from meshfit.engines.layout_options import can_write
 from meshfit.engines.recognise import recognise
 from meshfit.errors import InputError
+from meshfit.funnel.sweep.handover import files_with_jobs
 from meshfit.job.read import layout_of_keys
+from meshfit.mesh.facts import facts_of
 from meshfit.mesh.generate import generate
+from meshfit.mesh.rules import violations
 from meshfit.mesh.search import SearchSpec
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.workload.counts import total_parameters
 from meshfit.workload.models import read_model
-from meshfit.workload.training import PRECISIONS, TrainingSpec
+from meshfit.workload.training import PRECISIONS, AdapterSpec, RuntimeSpec, TrainingSpec
 
 TRAINING = TrainingSpec(
     sequence_length=4096, global_batch_size=128, precision=PRECISIONS["bf16_mixed"]
@@ -125,12 +131,173 @@ def test_every_file_names_the_layout_the_release_and_its_status(engine):
         ("megatron_bridge", ("launch.sh", "launch.sbatch")),
     ],
 )
-def test_scripts_are_scripts(engine, names, tmp_path):
-    layout = LayoutSpec(dp_shard=32, zero_stage=3)
-    files = EXPORTS[engine](handover(engine, "llama-3.1-8b", layout))
+def test_scripts_are_scripts_and_several_hosts_have_a_slurm_job(engine, names, tmp_path):
+    given = handover(engine, "llama-3.1-8b", LayoutSpec(dp_shard=32, zero_stage=3))
+    files = files_with_jobs(given, (), engine)
     for name in names:
         (tmp_path / name).write_text(files[name])
         subprocess.run(["bash", "-n", str(tmp_path / name)], check=True)
+
+
+ODD_NAME = 'a "b" $(touch pwned) `touch pwned`\ntouch pwned; é \'c\' """ \\'
+
+
+@pytest.mark.parametrize("engine", EXPORTS)
+def test_no_name_of_a_job_gets_out_of_its_quotes(engine, tmp_path, monkeypatch):
+    plain = handover(engine, "llama-3.1-8b", LayoutSpec(dp_shard=32, zero_stage=3))
+    given = replace(plain, name=ODD_NAME)
+    files = files_with_jobs(given, (), engine)
+    before = files_with_jobs(replace(plain, name="x"), (), engine)
+    assert [len(text.splitlines()) for text in files.values()] == [
+        len(text.splitlines()) for text in before.values()
+    ]
+    for name, text in files.items():
+        assert "touch pwned" not in text
+        assert re.fullmatch(r"[\w.]+", name, flags=re.ASCII)
+        if name.endswith(".py"):
+            ast.parse(text)
+            assert name.removesuffix(".py").isidentifier()
+
+
+BASES = (
+    LayoutSpec(dp_shard=32, zero_stage=3),
+    LayoutSpec(dp_shard=32, zero_stage=3, recompute="full"),
+    LayoutSpec(dp_shard=32, zero_stage=1),
+    LayoutSpec(dp_replicate=32),
+    LayoutSpec(dp_replicate=4, dp_shard=8, zero_stage=3),
+    LayoutSpec(dp_shard=4, tp=8, sp=True, zero_stage=3),
+    LayoutSpec(dp_shard=8, cp=4, cp_method="ring", zero_stage=3),
+    LayoutSpec(dp_shard=8, cp=4, cp_method="all_gather", zero_stage=3),
+    LayoutSpec(dp_shard=8, pp=4, zero_stage=1),
+    LayoutSpec(dp_shard=8, pp=4, vpp=2, schedule="interleaved_1f1b", zero_stage=3),
+    LayoutSpec(dp_shard=32, ep=8, zero_stage=3),
+    LayoutSpec(dp_shard=8, tp=4, sp=True, ep=8, zero_stage=1),
+)
+OTHER_PARTS = {
+    "sp": (True, False),
+    "cp_method": ("ring", "all_gather", "all_to_all", "hierarchical"),
+    "vpp": (1, 2, 4),
+    "schedule": ("1f1b", "gpipe", "interleaved_1f1b", "looped_bfs", "zbv_zero_bubble"),
+    "stage_layers": ((8, 8, 8, 8), (7, 9, 9, 7)),
+    "etp": (2,),
+    "zero_stage": (0, 1, 2, 3),
+    "micro_batch_size": (1, 2, 4),
+    "recompute": ("none", "selective", "operations", "alternate", "block", "full"),
+    "recompute_layers": (1, 2),
+    "offload": (None, "cpu", "activations"),
+}
+
+
+def _means_something(layout, part):
+    """Whether the layout is another one with another value of ``part``."""
+    beside = {
+        "sp": layout.tp > 1,
+        "cp_method": layout.cp > 1,
+        "schedule": layout.pp > 1,
+        "etp": layout.ep > 1,
+        "recompute_layers": layout.recompute in ("alternate", "block", "full"),
+    }
+    return beside.get(part, True)
+
+
+def _is_legal(engine, model, layout):
+    facts = facts_of(model=read_model(model), training=TRAINING, topology=CLUSTER, layout=layout)
+    return not violations(facts, profile_of(engine))
+
+
+def _files(engine, model, layout, training=TRAINING):
+    """What is written, without the name of the layout; None where it is refused."""
+    given = replace(handover(engine, model, layout), training=training)
+    try:
+        files = EXPORTS[engine](given)
+    except InputError:
+        return None
+    return {name: text.replace(layout.label, "") for name, text in files.items()}
+
+
+@pytest.mark.parametrize(("engine", "model"), CASES)
+def test_every_part_of_a_legal_layout_is_written_or_refused(engine, model):
+    compared = 0
+    for layout in filter(partial(_is_legal, engine, model), BASES):
+        if (files := _files(engine, model, layout)) is None:
+            continue
+        for part, values in OTHER_PARTS.items():
+            for value in values:
+                other = replace(layout, **{part: value})
+                is_other = other != layout and _means_something(layout, part)
+                if not is_other or not _is_legal(engine, model, other):
+                    continue
+                compared += 1
+                assert _files(engine, model, other) != files, f"{layout.label}: {part}={value}"
+    assert compared > 10
+
+
+RUNTIMES = {
+    "compile": False,
+    "attention": "unfused",
+    "loss": "chunked",
+    "fp8_parameters": True,
+    "attention_dropout": 0.25,
+    "hidden_dropout": 0.25,
+    "overlap_gradients": True,
+    "overlap_parameters": True,
+    "overlap_tensor_parallel": True,
+    "fused_gradient_accumulation": False,
+    "bucket_bytes": 2**20,
+    "optimizer_in_backward": True,
+    "paged_optimizer": True,
+    "expert_capacity_factor": 1.5,
+    "router_bias_rate": 0.5,
+}
+THEIR_OWN = {
+    "megatron": ("compile", "fp8_parameters"),
+    "megatron_bridge": ("compile",),
+    "torchtitan": ("overlap_gradients", "overlap_parameters"),
+}
+"""What an engine does, or what means nothing beside bf16, without being told."""
+
+
+@pytest.mark.parametrize("engine", EXPORTS)
+def test_every_part_of_a_training_is_written_or_refused(engine):
+    layout = LayoutSpec(dp_shard=32, zero_stage=3)
+    files = _files(engine, "llama-3.1-8b", layout)
+    mixed = PRECISIONS["bf16_mixed"]
+    other = [
+        *({"precision": each} for name, each in PRECISIONS.items() if name != "bf16_mixed"),
+        *({"precision": replace(mixed, **{key: 2})} for key in ("gradient_bytes", "moment_bytes")),
+        *({"optimizer": name} for name in ("sgd", "adamw_8bit", "muon")),
+        *({"learning_rate": 5e-4}, {"weight_decay": 0.2}),
+        *({"max_grad_norm": norm} for norm in (None, 0.5)),
+        *({"adapter": AdapterSpec(rank=8, base_bits=bits)} for bits in (None, 4)),
+        *(
+            {"runtime": RuntimeSpec(**{key: value})}
+            for key, value in RUNTIMES.items()
+            if key not in THEIR_OWN.get(engine, ())
+        ),
+    ]
+    for change in other:
+        changed = replace(TRAINING, **change)
+        assert _files(engine, "llama-3.1-8b", layout, changed) != files, change
+
+
+@pytest.mark.parametrize(
+    ("recipe", "written"), [("delayed", "delayed"), ("mxfp8", "mxfp8"), ("rowwise", None)]
+)
+@pytest.mark.parametrize("engine", ["megatron", "megatron_bridge"])
+def test_a_recipe_of_fp8_that_an_engine_has_not_is_no_other_one(engine, recipe, written):
+    training = replace(
+        TRAINING, precision=PRECISIONS["fp8_mixed"], runtime=RuntimeSpec(fp8_recipe=recipe)
+    )
+    files = _files(engine, "llama-3.1-8b", LayoutSpec(dp_shard=32, zero_stage=1), training)
+    assert (files is None) == (written is None)
+    assert written is None or written in "".join(files.values())
+
+
+@pytest.mark.parametrize("engine", ["megatron", "megatron_bridge", "torchtitan"])
+def test_an_allocator_that_is_predicted_is_asked_for(engine):
+    training = replace(TRAINING, runtime=RuntimeSpec(allocator="expandable"))
+    files = _files(engine, "llama-3.1-8b", LayoutSpec(dp_shard=32, zero_stage=3), training)
+    assert "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in "".join(files.values())
 
 
 def test_what_an_engine_cannot_say_is_refused():

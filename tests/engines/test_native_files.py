@@ -217,8 +217,10 @@ def test_the_launcher_starts_as_many_ranks_as_the_layout_has():
     subprocess.run(["sh", "-n"], input=launch, text=True, check=True)
 
 
-def test_quotes_in_paths_stay_inside_their_literals():
-    path = 'a "quoted" \\ path\n'
+@pytest.mark.parametrize(
+    "path", ['a "quoted" \\ path\n', "é 字 😀", "\u2028\u200b", "not UTF-8 \udc80"]
+)
+def test_paths_stay_inside_their_literals_whatever_characters_they_have(path):
     script = script_of(spec=training(data=replace(TEXT, path=path)), weights=f"/{path}")
     constants = {
         node.targets[0].id: node.value
@@ -240,6 +242,7 @@ def test_relative_weights_are_looked_for_beside_the_script():
         ({"cp": 2}, LLAMA, "no section for context or expert parallelism"),
         ({"offload": "optimizer"}, LLAMA, "no section for offload=optimizer"),
         ({"recompute": "selective"}, LLAMA, "use none or full"),
+        ({"recompute": "full", "recompute_layers": 2}, LLAMA, "it recomputes layer by layer"),
         ({"pp": 2, "schedule": "zbv"}, LLAMA, "use one of gpipe, 1f1b, interleaved_1f1b"),
         ({"pp": 2, "vpp": 2, "schedule": "1f1b"}, LLAMA, "only go together"),
         ({"dp_shard": 2, "zero_stage": 0}, LLAMA, "zero_stage=0 with dp_shard=2"),
@@ -308,17 +311,13 @@ SHALLOW = {"num_hidden_layers": 2}  # DTensor's Python takes most of a step, lay
 UNCLIPPED_BF16 = training("bf16_mixed", max_grad_norm=None)
 CASES: dict[str, tuple[dict, dict, TrainingSpec]] = {
     "ddp": ({"dp_replicate": 4}, LLAMA, training(data=TEXT)),
-    "fsdp2": ({"dp_shard": 4}, LLAMA | {"torch_dtype": "bfloat16"}, training()),
-    "fsdp2_bf16": ({"dp_shard": 4, "zero_stage": 2}, LLAMA, UNCLIPPED_BF16),
     "hsdp_tied": (
         {"dp_shard": 2, "dp_replicate": 2},
         LLAMA | {"tie_word_embeddings": True},
         training(),
     ),
     "zero1": ({"dp_shard": 2, "dp_replicate": 2, "zero_stage": 1}, GPT2, training()),
-    "tp_x_fsdp2": ({"tp": 2, "dp_shard": 2}, LLAMA | SHALLOW, training()),
     "tp_x_replicate": ({"tp": 2, "dp_replicate": 2, "sp": False}, QWEN3 | SHALLOW, training()),
-    "1f1b_x_replicate": ({"pp": 2, "dp_replicate": 2}, LLAMA, training()),
     "interleaved_x_fsdp2": ({"pp": 2, "vpp": 2, "dp_shard": 2}, LLAMA, training()),
     "gpipe_x_tp": (
         {"pp": 2, "tp": 2, "schedule": "gpipe", "recompute": "full"},
@@ -326,6 +325,13 @@ CASES: dict[str, tuple[dict, dict, TrainingSpec]] = {
         UNCLIPPED_BF16,
     ),
 }  # fmt: skip
+FURTHER_CASES: dict[str, tuple[dict, dict, TrainingSpec]] = {
+    "fsdp2": ({"dp_shard": 4}, LLAMA | {"torch_dtype": "bfloat16"}, training()),
+    "fsdp2_bf16": ({"dp_shard": 4, "zero_stage": 2}, LLAMA, UNCLIPPED_BF16),
+    "tp_x_fsdp2": ({"tp": 2, "dp_shard": 2}, LLAMA | SHALLOW, training()),
+    "1f1b_x_replicate": ({"pp": 2, "dp_replicate": 2}, LLAMA, training()),
+}  # fmt: skip
+"""The same strategies alone or in other company: ``make test-all``."""
 
 RANK_ORDERS = {"tp_x_replicate": ("tp", "pp", "cp", "dp_shard", "dp_replicate")}
 """Of those cases whose ranks are laid in another order than the engine's own."""
@@ -333,9 +339,17 @@ RANK_ORDERS = {"tp_x_replicate": ("tp", "pp", "cp", "dp_shard", "dp_replicate")}
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory) -> Path:
+    return run_cases(tmp_path_factory.mktemp("export"), CASES)
+
+
+@pytest.fixture(scope="module")
+def further_session(tmp_path_factory) -> Path:
+    return run_cases(tmp_path_factory.mktemp("export"), FURTHER_CASES)
+
+
+def run_cases(folder: Path, cases: dict[str, tuple[dict, dict, TrainingSpec]]) -> Path:
     """All cases run by the worker in one torchrun, and by their scripts in another."""
-    folder = tmp_path_factory.mktemp("export")
-    for name, (keys, config, spec) in CASES.items():
+    for name, (keys, config, spec) in cases.items():
         write_case(folder / name, make_layout(keys), config, spec)
     program = [str(Path(__file__).with_name("export_session.py"))]
     for kind in ("worker", "script"):
@@ -403,14 +417,21 @@ def same(losses: list[float], expected: list[float], *, tolerance: float = 1e-6)
 @pytest.mark.dist
 @pytest.mark.parametrize("name", CASES)
 def test_a_script_without_meshfit_has_the_losses_of_the_run(session, name):
-    script = json.loads((session / name / "losses.json").read_text())
-    keys, _, spec = CASES[name]
+    assert_same_losses(session / name, CASES[name])
+
+
+@pytest.mark.dist
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", FURTHER_CASES)
+def test_further_scripts_without_meshfit_have_the_losses_of_the_run(further_session, name):
+    assert_same_losses(further_session / name, FURTHER_CASES[name])
+
+
+def assert_same_losses(case: Path, run: tuple[dict, dict, TrainingSpec]) -> None:
+    keys, _, spec = run
+    script = json.loads((case / "losses.json").read_text())
     is_divided = keys.get("tp", 1) > 1 and spec.precision.name != "fp32"
-    same(
-        script,
-        worker_losses(session / name),
-        tolerance=DIVIDED_LOGITS_BF16 if is_divided else 1e-6,
-    )
+    same(script, worker_losses(case), tolerance=DIVIDED_LOGITS_BF16 if is_divided else 1e-6)
 
 
 @pytest.mark.dist

@@ -1,6 +1,8 @@
 """What is written for an engine that serves says the same layout when it is read back."""
 
+import os
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -87,6 +89,30 @@ def test_scripts_are_scripts_and_name_layout_release_and_status(engine, layout, 
     subprocess.run(["bash", "-n", str(tmp_path / "serve.sh")], check=True)
     for words in (layout.label, f"{profile.name} {profile.version}", "Status: names checked"):
         assert words in text
+
+
+ODD = "a \"b\" }$(touch pwned)`touch pwned`\ntouch pwned'c' é\\"
+
+
+@pytest.mark.parametrize("engine", SERVER_EXPORTS)
+def test_a_model_of_any_name_is_one_word_of_the_command(engine, tmp_path):
+    given = replace(
+        handover(engine, "llama-3.1-8b", ServingLayout(tp=8, pp=2)), model=ODD, notes=(ODD,)
+    )
+    text = SERVER_EXPORTS[engine](given)["serve.sh"]
+    (tmp_path / "serve.sh").write_text(text)
+    for name in ("vllm", "python3"):
+        (tmp_path / name).write_text('#!/bin/bash\nprintf "%s\\0" "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["bash", "serve.sh", "more"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    words = done.stdout.split("\0")
+    assert ODD in words
+    assert words[-2] == "more"
+    assert not (tmp_path / "pwned").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections import Counter
 from meshfit.errors import InputError, shown
 
 _MOST_HOSTS = 1_000_000
-_PART = re.compile(r"([^\[\],]+(?:\[[^\[\]]*\])?|\[[^\[\]]*\])+")
+_PART = re.compile(r"([\w.:-]+(?:\[[^\[\]]*\])?|\[[^\[\]]*\])+")
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 

@@ -1,11 +1,13 @@
 """What engines' exports are given, and what all of their files begin with."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshfit import __version__
 from meshfit.breakdown import Interval, Prediction
 from meshfit.cluster.topology import Topology
-from meshfit.engines.around.script import HostScript
+from meshfit.engines.around.script import HostScript, commented
 from meshfit.engines.layout_options import Options, OptionValue
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.profile import EngineProfile
@@ -41,6 +43,12 @@ class Handover:
     @property
     def num_hosts(self) -> int:
         return -(-self.layout.world_size // self.topology.gpus_per_host)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether layers go through ``torch.compile``: as the job says, else as the engine does."""
+        asked = self.training.runtime.compile
+        return self.profile.compiles if asked is None else asked
 
     @property
     def ranks_per_host(self) -> int:
@@ -114,9 +122,37 @@ def _seconds(interval: Interval) -> str:
     return f"{format_duration(interval.middle)} ({low} to {high})"
 
 
+def launch_script(given: Handover, program: str, before: Sequence[str] = ()) -> str:
+    """A script that starts ``program`` of its own folder on one host; ``before``: lines in front."""
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *comment(given),
+            'cd "$(dirname "$0")" || exit',
+            *before,
+            *torchrun(given, program),
+            "",
+        ]
+    )
+
+
+def module_name(kind: str, name: str) -> str:
+    """A name that Python can import, of a job's name."""
+    return f"{kind}_{re.sub(r'[^a-z0-9_]+', '_', name.lower())[:60]}"
+
+
+def comment(given: Handover) -> list[str]:
+    """The header of a file whose options are all known to the release, as comments."""
+    return commented(header(given, names_checked(given.profile)))
+
+
 def torchrun(given: Handover, program: str) -> list[str]:
     """The lines of a launch that goes on every host."""
+    expandable = (
+        given.training.runtime.allocator == "expandable" or given.profile.expandable_segments
+    )
     return [
+        *(["export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"] if expandable else []),
         f'NNODES="${{NNODES:-{given.num_hosts}}}"',
         "exec torchrun \\",
         '    --nnodes "$NNODES" \\',

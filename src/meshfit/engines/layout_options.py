@@ -5,12 +5,35 @@ from collections.abc import Callable
 from meshfit.errors import InputError
 from meshfit.mesh.spec import LayoutSpec
 
-OptionValue = int | str | bool | None
+OptionValue = int | float | str | bool | None
 Options = dict[str, OptionValue]
 """Option -> value, in the order that a person reads them; None where it is left out."""
 
 Writer = Callable[[LayoutSpec, int], Options]
 """From a layout and the sequences of one optimizer step."""
+
+
+def require_whole_checkpoints(engine: str, layout: LayoutSpec) -> None:
+    """
+    Raises:
+        InputError: a checkpoint is of several layers, which ``engine`` has no option for.
+    """
+    if layout.recompute == "full" and layout.recompute_layers > 1:
+        raise InputError(
+            f"{engine} recomputes layer by layer: recompute_layers={layout.recompute_layers} is no option "
+            f"of it; write 1"
+        )
+
+
+def require_no_sequence_parallel(engine: str, layout: LayoutSpec) -> None:
+    """
+    Raises:
+        InputError: the sequence is shared out between tensor-parallel blocks, which ``engine`` does not do.
+    """
+    if layout.sp:
+        raise InputError(
+            f"{engine} has no sequence parallelism beside tp={layout.tp}; write sp=false"
+        )
 
 
 def changed_options(

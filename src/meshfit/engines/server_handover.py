@@ -1,10 +1,11 @@
 """What exports of the engines that serve are given, and the script that they make."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshfit.cluster.topology import AcceleratorSpec
-from meshfit.engines.around.script import HostScript
+from meshfit.engines.around.script import HostScript, commented
 from meshfit.engines.handover import about_lines, command_words, names_checked
 from meshfit.engines.layout_options import Options
 from meshfit.engines.serving_file import BudgetNames, Degrees
@@ -95,8 +96,9 @@ def server_script(
     return "\n".join(
         [
             "#!/bin/bash",
-            *(f"# {line}" for line in (*lines, *given.notes)),
-            f'MODEL="${{MODEL:-{given.model}}}"',
+            *commented((*lines, *given.notes)),
+            f"DEFAULT_MODEL={shlex.quote(given.model)}",
+            'MODEL="${MODEL:-$DEFAULT_MODEL}"',
             *before,
             f"exec {command} \\",
             " \\\n".join(f"    {word}" for word in words),

@@ -181,8 +181,8 @@ def require_run(training: TrainingSpec, documents: str) -> None:
             knows; the message names what is run.
     """
     for key, value, known in (
-        ("workload.method", _method_name(training.adapter), ("full", "lora")),
-        ("workload.precision", _precision_name(training.precision), RUN_PRECISIONS),
+        ("workload.method", training.method, ("full", "lora")),
+        ("workload.precision", training.precision.known_as, RUN_PRECISIONS),
         ("workload.optimizer", training.optimizer, RUN_OPTIMIZERS),
         ("workload.documents", documents, ("packed",)),
     ):
@@ -204,13 +204,3 @@ def require_run(training: TrainingSpec, documents: str) -> None:
             f"runtime.{not_run[0]} is not set by the native engine, which computes eagerly with "
             f"PyTorch's defaults; leave it out, or use `meshfit check` and `meshfit plan`"
         )
-
-
-def _method_name(adapter: AdapterSpec | None) -> str:
-    if adapter is None:
-        return "full"
-    return "lora" if adapter.base_bits is None else "qlora"
-
-
-def _precision_name(precision: PrecisionSpec) -> str:
-    return precision.name if PRECISIONS[precision.name] == precision else "of given types"

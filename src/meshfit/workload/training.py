@@ -35,6 +35,11 @@ class PrecisionSpec:
     moment_bytes: int
     """Of one optimizer moment."""
 
+    @property
+    def known_as(self) -> str:
+        """Its name, where that says all of it."""
+        return self.name if PRECISIONS[self.name] == self else "of given types"
+
 
 def _precision(
     name: PrecisionName, matmul: MatmulType, *, compute_bytes: int, state_bytes: int = 4
@@ -182,6 +187,13 @@ class TrainingSpec:
     runtime: RuntimeSpec = field(default_factory=RuntimeSpec)
     documents: DocumentSpec | None = None
     assume: AssumptionSpec = field(default_factory=AssumptionSpec)
+
+    @property
+    def method(self) -> str:
+        """``full``, ``lora`` or ``qlora``."""
+        if self.adapter is None:
+            return "full"
+        return "lora" if self.adapter.base_bits is None else "qlora"
 
     @property
     def tokens_per_step(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from meshfit.cluster.catalog import accelerator
-from meshfit.engines.around.kinds import KINDS, job_files
+from meshfit.engines.around.kinds import KINDS, job_files, jobs_around
 from meshfit.engines.around.script import HostScript, device_resource, label_name
 from meshfit.errors import InputError
 from tests.engines.around.kubernetes_schemas import LEADER_WORKER_SET, TRAIN_JOB
@@ -54,6 +54,26 @@ def test_every_file_begins_with_layout_release_prediction_and_status(given, kind
     lines = [line for line in written(given, kind).splitlines() if line.startswith("# ")]
     assert lines[:3] == [f"# {line}" for line in given.about]
     assert lines[3].startswith(("# Status: unverified", "# Status: names checked"))
+
+
+@pytest.mark.parametrize(("given", "kind"), BOTH)
+def test_no_name_gets_out_of_its_place(given, kind, tmp_path):
+    odd = "a \"b\" $(touch pwned)`touch pwned`\n#SBATCH --wrap=x\ntouch pwned; é 'c' \\"
+    text = written(replace(given, name=odd, about=(odd, *given.about)), kind)
+    assert len(text.splitlines()) == len(written(given, kind).splitlines()) + 1
+    for line in text.splitlines():
+        assert line.startswith("# ") or "pwned" not in line or "$" not in line
+    if kind == "slurm":
+        assert "#SBATCH --job-name=a_b_touch_pwned_touch_pwned_SBATCH" in text
+        subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    else:
+        yaml.safe_load(text)
+
+
+def test_a_slurm_job_comes_along_by_itself_where_there_are_several_hosts():
+    assert list(jobs_around(TRAINS)) == ["launch.sbatch"]
+    assert list(jobs_around(TRAINS, ["skypilot"])) == ["skypilot.yaml"]
+    assert jobs_around(replace(TRAINS, num_hosts=1)) == {}
 
 
 def test_files_are_named_after_the_script_or_the_kind():

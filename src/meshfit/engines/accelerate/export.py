@@ -1,8 +1,7 @@
 """A layout as Accelerate's YAML."""
 
-import yaml
-
 from meshfit.engines.accelerate.write import layout_options
+from meshfit.engines.around.script import commented, manifest
 from meshfit.engines.handover import (
     RECOMPUTE_IN_MODEL,
     Files,
@@ -11,11 +10,18 @@ from meshfit.engines.handover import (
     names_checked,
     nested,
 )
-from meshfit.errors import InputError
+from meshfit.engines.training_parts import (
+    OF_THE_SCRIPT,
+    Said,
+    left_to_the_script,
+    require_said,
+)
 
 CONFIG = "accelerate.yaml"
 
 _PRECISIONS = {"bf16_mixed": "bf16", "fp16_mixed": "fp16", "fp8_mixed": "fp8", "fp32": "no"}
+
+SAID: Said = {"workload.precision": tuple(_PRECISIONS)}
 
 
 def export(given: Handover) -> Files:
@@ -25,8 +31,7 @@ def export(given: Handover) -> Files:
         InputError: Accelerate's file cannot express the layout or the training.
     """
     layout, training = given.layout, given.training
-    if training.precision.name not in _PRECISIONS:
-        raise InputError(f"accelerate: its file has no key for precision {training.precision.name}")
+    require_said("accelerate", training, {**OF_THE_SCRIPT, **SAID})
     options = nested(layout_options(layout, training.global_batch_size))
     shards = "fsdp_config" in options
     config = {
@@ -47,7 +52,7 @@ def export(given: Handover) -> Files:
         f"In the script: {layout.micro_batch_size} sequences of {training.sequence_length} tokens a "
         f"micro-batch, {layout.num_micro_batches(training.global_batch_size)} accumulated."
     )
+    lines.append(left_to_the_script(training, SAID))
     if layout.recompute == "full" and not shards:
         lines.append(RECOMPUTE_IN_MODEL)
-    comment = "".join(f"# {line}\n" for line in lines)
-    return {CONFIG: comment + yaml.safe_dump(config, sort_keys=False)}
+    return {CONFIG: manifest(commented(lines), config)}

@@ -8,6 +8,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 
 from meshfit.engines.handover import Files, Handover
 from meshfit.engines.native.files import data_values, environment, quoted, trained_config
+from meshfit.engines.training_parts import ANY, Said, require_said
 from meshfit.errors import InputError
 
 PROGRAM = "train.py"
@@ -15,6 +16,15 @@ SEED = 0
 
 _OPTIMIZERS: Mapping[str, str] = {"adamw": "adamw_torch_fused", "sgd": "sgd"}
 _MIXED: Mapping[str, str | None] = {"bf16_mixed": "bf16", "fp16_mixed": "fp16", "fp32": None}
+
+_SAID: Said = {
+    "workload.precision": tuple(_MIXED),
+    "workload.optimizer": tuple(_OPTIMIZERS),
+    "workload.learning_rate": ANY,
+    "workload.weight_decay": ANY,
+    "workload.max_grad_norm": ANY,
+    "runtime.compile": (False,),
+}
 
 
 def program(given: Handover, weights: str | None) -> Files:
@@ -27,20 +37,12 @@ def program(given: Handover, weights: str | None) -> Files:
         InputError: the Trainer has no setting for a part of the training.
     """
     layout, training = given.layout, given.training
-    if training.optimizer not in _OPTIMIZERS:
-        known = ", ".join(_OPTIMIZERS)
-        raise InputError(f"accelerate: optimizer {training.optimizer} is none of {known}")
-    if training.precision.name not in _MIXED:
+    require_said("accelerate", training, _SAID)
+    if training.data.source == "documents":
         raise InputError(
-            f"accelerate: precision {training.precision.name} is none of {', '.join(_MIXED)}"
-        )
-    if training.adapter is not None or training.data.source == "documents":
-        raise InputError(
-            "accelerate: the program has no adapters and no packed documents; use workload.method "
-            "full and data.source text or synthetic"
+            "accelerate: the program has no packed documents; use data.source text or synthetic"
         )
     values = data_values(training.data) | {
-        "name": given.model.name,
         "label": layout.label,
         "version": given.profile.version,
         "weights": quoted(weights) if weights else None,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from meshfit.engines.accelerate.write import CP_STRATEGIES
 from meshfit.engines.engine_file import EngineFile, require_blocks, unknown_options
 from meshfit.engines.options import option_table
 from meshfit.engines.syntax.blocks import read_yaml
@@ -10,7 +11,7 @@ from meshfit.engines.syntax.setting import Setting, Settings
 from meshfit.errors import InputError
 
 _SIZES = "parallelism_config.parallelism_config_"
-_CP_METHODS = {"allgather": "all_gather", "alltoall": "all_to_all"}
+_CP_METHODS = {theirs: ours for ours, theirs in CP_STRATEGIES.items()}
 _PRECISIONS = {"no": "fp32", "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "fp8_mixed"}
 _KINDS = ("NO", "MULTI_GPU", "FSDP", "DEEPSPEED")
 _DEVICES = ("none", "cpu", "nvme")

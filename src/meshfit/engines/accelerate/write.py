@@ -1,8 +1,16 @@
 """Accelerate's keys for a layout; None: the key is left out."""
 
-from meshfit.engines.layout_options import Options
+from meshfit.engines.layout_options import (
+    Options,
+    require_no_sequence_parallel,
+    require_whole_checkpoints,
+)
 from meshfit.errors import InputError
 from meshfit.mesh.spec import LayoutSpec
+
+CP_STRATEGIES = {"ring": "alltoall", "all_gather": "allgather"}
+"""Exchange -> ``cp_comm_strategy``: torch's ``alltoall`` passes keys round a ring. Exchanges of heads
+(``sp_size``) are DeepSpeed's."""
 
 _SIZES = "parallelism_config.parallelism_config_"
 _AXES = ("dp_replicate", "dp_shard", "tp", "cp")
@@ -16,6 +24,13 @@ def layout_options(layout: LayoutSpec, _global_batch_size: int) -> Options:
     """
     if layout.pp > 1 or layout.ep > 1 or layout.zero_stage == 1:
         raise InputError("Accelerate has no pipeline, no expert axis and no ZeRO stage 1")
+    require_whole_checkpoints("Accelerate", layout)
+    require_no_sequence_parallel("Accelerate", layout)
+    if layout.cp > 1 and layout.cp_method not in (None, *CP_STRATEGIES):
+        raise InputError(
+            f"Accelerate has no cp_method={layout.cp_method} under FSDP 2; it has "
+            f"{', '.join(CP_STRATEGIES)}"
+        )
     if layout.dp_shard == 1 and layout.cp == 1:
         return _replicas(layout)
     return {
@@ -25,6 +40,9 @@ def layout_options(layout: LayoutSpec, _global_batch_size: int) -> Options:
         f"{_SIZES}dp_shard_size": layout.dp_shard,
         f"{_SIZES}tp_size": layout.tp,
         f"{_SIZES}cp_size": layout.cp,
+        f"{_SIZES}cp_comm_strategy": CP_STRATEGIES.get(layout.cp_method or "")
+        if layout.cp > 1
+        else None,
         "fsdp_config.fsdp_reshard_after_forward": layout.zero_stage == 3
         if layout.dp_shard > 1
         else None,

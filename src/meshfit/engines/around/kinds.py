@@ -1,6 +1,6 @@
 """Kinds of jobs around a script, by the name that ``meshfit export --job`` takes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from meshfit.engines.around.leader_worker_set import leader_worker_set
@@ -17,6 +17,15 @@ KINDS: Mapping[str, tuple[str, Callable[[HostScript], str]]] = {
     "skypilot": ("skypilot.yaml", skypilot_task),
 }
 """Name -> file name and what writes it."""
+
+
+def jobs_around(given: HostScript, kinds: Sequence[str] = ()) -> dict[str, str]:
+    """File name -> text of the jobs asked for; where none is, of a Slurm job around several hosts.
+
+    Raises:
+        InputError: as ``job_files``.
+    """
+    return job_files(given, kinds or (("slurm",) if given.num_hosts > 1 else ()))
 
 
 def job_files(given: HostScript, kinds: Iterable[str]) -> dict[str, str]:

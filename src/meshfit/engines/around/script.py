@@ -6,7 +6,7 @@ order of hosts; torchrun's own ``c10d`` orders hosts by name.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,18 @@ class HostScript:
 
     def header(self, status: str, *notes: str) -> list[str]:
         """Lines that a job's file begins with; ``notes`` say what a person has to do."""
-        return [f"# {line}" for line in (*self.about, f"Status: {status}", *notes)]
+        return commented((*self.about, f"Status: {status}", *notes))
+
+
+def commented(lines: Iterable[str]) -> list[str]:
+    """``lines`` as comments of a shell, Python or YAML: one each, whatever names are in them."""
+    return [f"# {' '.join(line.split())}" for line in lines]
+
+
+def plain_name(text: str) -> str:
+    """``text`` as a name that needs no quoting: what is neither a letter, a digit nor one of ``. - _`` is
+    an underscore, and it has at most 100 characters."""
+    return re.sub(r"[^\w.-]+", "_", text, flags=re.ASCII)[:100].strip("_") or "job"
 
 
 def label_name(text: str) -> str:

@@ -1,6 +1,6 @@
 """A Slurm job that starts a script on every host."""
 
-from meshfit.engines.around.script import PORT, HostScript
+from meshfit.engines.around.script import PORT, HostScript, plain_name
 
 STATUS = "unverified: this file has not been submitted"
 NOTE = "Submit it from its own folder."
@@ -32,7 +32,7 @@ exec bash {given.script}'
 
 def _directives(given: HostScript) -> list[str]:
     options = [
-        f'job-name="{given.name}"',
+        f"job-name={plain_name(given.name)}",
         f"nodes={given.num_hosts}",
         "ntasks-per-node=1",
         "exclusive",

@@ -2,7 +2,7 @@
 
 import json
 
-from meshfit.engines.deepspeed.write import layout_options
+from meshfit.engines.deepspeed.write import GRADIENT_BYTES, layout_options
 from meshfit.engines.handover import (
     RECOMPUTE_IN_MODEL,
     Files,
@@ -11,11 +11,24 @@ from meshfit.engines.handover import (
     names_checked,
     nested,
 )
-from meshfit.errors import InputError
+from meshfit.engines.training_parts import (
+    ANY,
+    OF_THE_SCRIPT,
+    Said,
+    left_to_the_script,
+    require_said,
+)
 
 CONFIG = "ds_config.json"
 
 _PRECISIONS = {"bf16_mixed": "bf16", "fp16_mixed": "fp16", "fp32": None}
+
+SAID: Said = {
+    "workload.precision": tuple(_PRECISIONS),
+    "workload.max_grad_norm": ANY,
+    "runtime.overlap_gradients": ANY,
+    "runtime.bucket": ANY,
+}
 
 
 def export(given: Handover) -> Files:
@@ -25,15 +38,21 @@ def export(given: Handover) -> Files:
         InputError: DeepSpeed's file cannot express the layout or the training.
     """
     training = given.training
-    if training.precision.name not in _PRECISIONS:
-        raise InputError(f"deepspeed: its file has no key for precision {training.precision.name}")
-    config = nested(layout_options(given.layout, training.global_batch_size))
+    require_said("deepspeed", training, {**OF_THE_SCRIPT, **SAID})
+    runtime = training.runtime
+    options = layout_options(given.layout, training.global_batch_size) | {
+        "zero_optimization.overlap_comm": runtime.overlap_gradients,
+        "zero_optimization.reduce_bucket_size": runtime.bucket_bytes
+        and runtime.bucket_bytes // GRADIENT_BYTES,
+    }
+    config = nested(options)
     config["train_batch_size"] = training.global_batch_size
     if training.max_grad_norm is not None:
         config["gradient_clipping"] = training.max_grad_norm
     if (precision := _PRECISIONS[training.precision.name]) is not None:
         config[precision] = {"enabled": True}
     notes = header(given, names_checked(given.profile))
+    notes.append(left_to_the_script(training, SAID))
     if given.layout.recompute == "full":
         notes.append(RECOMPUTE_IN_MODEL)
     return {CONFIG: json.dumps(config, indent=2) + "\n", "README.txt": "\n".join(notes) + "\n"}

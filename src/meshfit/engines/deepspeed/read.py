@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from meshfit.engines.deepspeed.write import GRADIENT_BYTES
 from meshfit.engines.engine_file import EngineFile, require_blocks, unknown_options
 from meshfit.engines.options import option_table
 from meshfit.engines.syntax.blocks import read_json
@@ -153,8 +154,8 @@ def _runtime(options: Settings) -> dict[str, Any]:
     if (overlaps := options.get("zero_optimization.overlap_comm")) is not None:
         runtime["overlap_gradients"] = overlaps.is_on()
     bucket = options.number("zero_optimization.reduce_bucket_size")
-    if bucket is not None and bucket >= 1:  # counted in elements
-        runtime["bucket"] = int(bucket) * 2
+    if bucket is not None and bucket >= 1:
+        runtime["bucket"] = int(bucket) * GRADIENT_BYTES
     return runtime
 
 

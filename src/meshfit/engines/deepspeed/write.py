@@ -1,8 +1,15 @@
 """DeepSpeed's keys for a layout; None: the key is left out."""
 
-from meshfit.engines.layout_options import Options
+from meshfit.engines.layout_options import (
+    Options,
+    require_no_sequence_parallel,
+    require_whole_checkpoints,
+)
 from meshfit.errors import InputError
 from meshfit.mesh.spec import LayoutSpec
+
+GRADIENT_BYTES = 2
+"""Of the elements that ``reduce_bucket_size`` counts: gradients travel in 16 bits."""
 
 
 def layout_options(layout: LayoutSpec, global_batch_size: int) -> Options:
@@ -13,11 +20,17 @@ def layout_options(layout: LayoutSpec, global_batch_size: int) -> Options:
     """
     if layout.pp > 1 or layout.ep > 1:
         raise InputError("pipeline and expert parallelism are no keys of DeepSpeed's file")
+    require_whole_checkpoints("DeepSpeed", layout)
+    require_no_sequence_parallel("DeepSpeed", layout)
+    if layout.zero_stage and layout.dp_shard == 1:
+        raise InputError(
+            f"DeepSpeed shards over all data-parallel ranks: write dp_shard={layout.data_parallel_size} "
+            f"for zero_stage={layout.zero_stage}, or zero_stage=0"
+        )
     if layout.dp_shard > 1 and layout.dp_replicate > 1:
         raise InputError("DeepSpeed has no key for hybrid sharding at this stage")
-    stage = layout.zero_stage if layout.dp_shard > 1 else 0
     return {
-        "zero_optimization.stage": stage,
+        "zero_optimization.stage": layout.zero_stage,
         "zero_optimization.offload_optimizer.device": "cpu" if layout.offload == "cpu" else None,
         "tensor_parallel.autotp_size": layout.tp if layout.tp > 1 else None,
         "sequence_parallel_size": layout.cp if layout.cp > 1 else None,

@@ -1,17 +1,12 @@
 """A layout as a script with Megatron-LM's arguments."""
 
-from meshfit.engines.around.slurm import sbatch
-from meshfit.engines.handover import (
-    Files,
-    Handover,
-    command_words,
-    header,
-    host_script,
-    names_checked,
-    torchrun,
-)
+from collections.abc import Mapping
+from typing import Any
+
+from meshfit.engines.handover import Files, Handover, command_words, comment, torchrun
 from meshfit.engines.layout_options import Options
 from meshfit.engines.megatron.write import layout_options
+from meshfit.engines.training_parts import ANY, Said, require_said
 from meshfit.errors import InputError
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.block import Block
@@ -31,19 +26,44 @@ _WORDS: dict[type[Block], str] = {
 
 _PRECISIONS = {"bf16_mixed": "--bf16", "fp16_mixed": "--fp16", "fp8_mixed": "--bf16", "fp32": None}
 _OPTIMIZERS = {"adamw": "adam", "sgd": "sgd", "muon": "muon"}
+_ATTENTION = {"auto": None, "flash": "flash", "cudnn": "fused", "unfused": "unfused"}
+
+SAID: Said = {
+    "workload.precision": tuple(_PRECISIONS),
+    "workload.optimizer": tuple(_OPTIMIZERS),
+    "workload.learning_rate": ANY,
+    "workload.weight_decay": ANY,
+    "workload.max_grad_norm": ANY,
+    "runtime.compile": (False,),
+    "runtime.attention": tuple(_ATTENTION),
+    "runtime.loss": ("plain", "fused"),
+    "runtime.allocator": ANY,
+    "runtime.fp8_recipe": ("delayed", "tensorwise", "blockwise", "mxfp8"),
+    "runtime.fp8_parameters": ANY,
+    "runtime.attention_dropout": ANY,
+    "runtime.hidden_dropout": ANY,
+    "runtime.overlap_gradients": ANY,
+    "runtime.overlap_parameters": ANY,
+    "runtime.overlap_tensor_parallel": ANY,
+    "runtime.fused_gradient_accumulation": ANY,
+    "runtime.expert_capacity_factor": ANY,
+}
+
+_NOTES = (
+    "# Needs pretrain_gpt.py of Megatron-LM, as MEGATRON/pretrain_gpt.py. Data is mock data: put yours in.",
+    "# Scores of a router and scaled positions are Megatron's defaults: set those of the model's own.",
+)
 
 
 def export(given: Handover) -> Files:
-    """``train.sh``, and ``train.sbatch`` where there are several hosts.
-
-    It trains on Megatron's mock data with a tokenizer of the right size: put your own in.
+    """``train.sh``. It trains on Megatron's mock data with a tokenizer of the right size.
 
     Raises:
         InputError: Megatron-LM's arguments cannot describe the model, the layout or the training.
     """
     batch = given.training.global_batch_size
     groups: dict[str, Options] = {
-        "MODEL_ARGS": model_options(given.model),
+        "MODEL_ARGS": model_options(given.model) | _dropouts(given.training, given.model),
         "TRAINING_ARGS": training_options(given.training, given.steps),
         "LAYOUT_ARGS": layout_options(given.layout, batch) | {"--global-batch-size": batch},
         "DATA_ARGS": {
@@ -52,18 +72,14 @@ def export(given: Handover) -> Files:
             "--vocab-size": given.model.vocab_size,
         },
     }
-    lines = ["#!/bin/bash", *(f"# {line}" for line in header(given, names_checked(given.profile)))]
-    lines += ["# Needs pretrain_gpt.py of Megatron-LM, as MEGATRON/pretrain_gpt.py.", ""]
+    lines = ["#!/bin/bash", *comment(given), *_NOTES, ""]
     if given.layout.zero_stage < 2 and max(given.layout.tp, given.layout.cp) > 1:
         lines.append("export CUDA_DEVICE_MAX_CONNECTIONS=1")
     for name, options in groups.items():
         lines += [f"{name}=(", *(f"    {words}" for words in command_words(options)), ")"]
     arguments = " ".join(f"${{{name}[@]}}" for name in groups)
     lines += torchrun(given, f'"${{MEGATRON:-.}}/pretrain_gpt.py" {arguments} "$@"')
-    files = {SCRIPT: "\n".join(lines) + "\n"}
-    if given.num_hosts > 1:
-        files["train.sbatch"] = sbatch(host_script(given, SCRIPT))
-    return files
+    return {SCRIPT: "\n".join(lines) + "\n"}
 
 
 def model_options(model: ModelSpec) -> Options:
@@ -91,10 +107,32 @@ def model_options(model: ModelSpec) -> Options:
         "--position-embedding-type": "learned_absolute" if model.learned_positions else "rope",
         "--max-position-embeddings": model.max_position_embeddings,
         "--untie-embeddings-and-output-weights": not model.tie_word_embeddings,
-        "--attention-dropout": str(model.dropout),
-        "--hidden-dropout": str(model.dropout),
+        "--norm-epsilon": _number(model.config, "rms_norm_eps", "layer_norm_epsilon"),
+        "--rotary-base": None if model.learned_positions else _rotary_base(model.config),
+        "--mtp-num-layers": model.mtp.depth if model.mtp else None,
         **(_experts(experts, model) if isinstance(experts, MoeSpec) else {}),
     }
+
+
+def _dropouts(training: TrainingSpec, model: ModelSpec) -> Options:
+    runtime = training.runtime
+    asked = {
+        "--attention-dropout": runtime.attention_dropout,
+        "--hidden-dropout": runtime.hidden_dropout,
+    }
+    return {name: str(model.dropout if value is None else value) for name, value in asked.items()}
+
+
+def _rotary_base(config: Mapping[str, Any]) -> str | None:
+    """That of the config, which newer ones have in ``rope_parameters``; None where it says none."""
+    parameters = config.get("rope_parameters")
+    inner = parameters if isinstance(parameters, Mapping) else {}
+    return _number(config, "rope_theta") or _number(inner, "rope_theta")
+
+
+def _number(config: Mapping[str, Any], *names: str) -> str | None:
+    found = (config.get(name) for name in names)
+    return next((str(value) for value in found if isinstance(value, int | float)), None)
 
 
 def _one_of(kinds: list[LayerSpec], kind: type[Block], model: ModelSpec) -> Block | None:
@@ -171,32 +209,39 @@ def _experts(experts: MoeSpec, model: ModelSpec) -> Options:
 
 
 def training_options(training: TrainingSpec, steps: int) -> Options:
-    """Batch, sequence, precision, optimizer and what overlaps.
+    """Batch, sequence, precision, optimizer and runtime.
 
     Raises:
-        InputError: the precision, the optimizer or the method is none of Megatron's.
+        InputError: no argument says a part of it.
     """
-    name = training.precision.name
-    if name not in _PRECISIONS or training.optimizer not in _OPTIMIZERS or training.adapter:
-        raise InputError(
-            f"megatron: precision {name}, optimizer {training.optimizer} and adapters="
-            f"{training.adapter is not None} are not all among its arguments"
-        )
-    runtime = training.runtime
+    require_said("megatron", training, SAID)
+    name, runtime = training.precision.name, training.runtime
     options: Options = {
         "--seq-length": training.sequence_length,
         "--train-iters": steps,
         "--lr": str(training.learning_rate),
+        "--lr-decay-style": "constant",
         "--weight-decay": str(training.weight_decay),
         "--clip-grad": str(training.max_grad_norm or 0.0),
         "--optimizer": _OPTIMIZERS[training.optimizer],
         "--overlap-grad-reduce": runtime.overlap_gradients or None,
         "--overlap-param-gather": runtime.overlap_parameters or None,
         "--tp-comm-overlap": runtime.overlap_tensor_parallel or None,
+        "--no-gradient-accumulation-fusion": runtime.fused_gradient_accumulation is False,
+        "--attention-backend": _ATTENTION[runtime.attention],
         "--cross-entropy-loss-fusion": runtime.loss == "fused",
+        "--moe-expert-capacity-factor": _optional(runtime.expert_capacity_factor),
     }
     if (flag := _PRECISIONS[name]) is not None:
         options[flag] = True
     if name == "fp8_mixed":
-        options |= {"--fp8-format": "hybrid", "--fp8-recipe": runtime.fp8_recipe or "delayed"}
+        options |= {
+            "--fp8-format": "hybrid",
+            "--fp8-recipe": runtime.fp8_recipe or "delayed",
+            "--fp8-param-gather": runtime.fp8_parameters,
+        }
     return options
+
+
+def _optional(value: float | None) -> str | None:
+    return None if value is None else str(value)

@@ -1,21 +1,13 @@
 """A layout as a recipe of Megatron-Bridge 0.6 with what it sets otherwise."""
 
-import re
 from dataclasses import replace
 
-from meshfit.engines.around.slurm import sbatch
-from meshfit.engines.handover import (
-    Files,
-    Handover,
-    header,
-    host_script,
-    names_checked,
-    torchrun,
-)
+from meshfit.engines.handover import Files, Handover, comment, launch_script, module_name
 from meshfit.engines.layout_options import Options
 from meshfit.engines.megatron.fields import NULL
 from meshfit.engines.megatron_bridge.recipes import Recipe, recipes
 from meshfit.engines.megatron_bridge.write import layout_options
+from meshfit.engines.training_parts import ANY, Said, require_said
 from meshfit.errors import InputError
 from meshfit.workload.models import repository_of
 from meshfit.workload.training import TrainingSpec
@@ -29,14 +21,35 @@ _PRECISIONS = {
     "fp8_mixed": "bf16_with_fp8_delayed_scaling_mixed",
 }
 _FP8_RECIPES = {
+    "delayed": _PRECISIONS["fp8_mixed"],
     "tensorwise": "bf16_with_fp8_current_scaling_mixed",
     "blockwise": "bf16_with_fp8_subchannel_scaling_mixed",
     "mxfp8": "bf16_with_mxfp8_mixed",
 }
 
+SAID: Said = {
+    "workload.precision": tuple(_PRECISIONS),
+    "workload.optimizer": ("adamw",),
+    "workload.learning_rate": ANY,
+    "workload.weight_decay": ANY,
+    "workload.max_grad_norm": ANY,
+    "runtime.compile": (False,),
+    "runtime.loss": ("plain", "fused"),
+    "runtime.allocator": ANY,
+    "runtime.fp8_recipe": tuple(_FP8_RECIPES),
+    "runtime.attention_dropout": ANY,
+    "runtime.hidden_dropout": ANY,
+    "runtime.overlap_gradients": ANY,
+    "runtime.overlap_parameters": ANY,
+    "runtime.overlap_tensor_parallel": (False,),
+    "runtime.fused_gradient_accumulation": ANY,
+    "runtime.expert_capacity_factor": ANY,
+}
+"""``overlap_tensor_parallel`` would need the communicators of its ``comm_overlap``."""
+
 
 def export(given: Handover) -> Files:
-    """``bridge_NAME.py``, ``launch.sh``, and ``launch.sbatch`` for several hosts. It trains on mock data.
+    """``bridge_NAME.py`` and ``launch.sh``. It trains on mock data.
 
     Raises:
         InputError: no recipe of the model is known, or there is no field for a part of the layout or of
@@ -45,9 +58,9 @@ def export(given: Handover) -> Files:
     recipe = _recipe(given)
     name, version = RELEASE
     told = replace(given, profile=replace(given.profile, name=name, version=version))
-    comment = [f"# {line}" for line in header(told, names_checked(told.profile))]
-    module = f"bridge_{re.sub(r'[^a-z0-9_]', '_', given.name.lower())}.py"
+    module = f"{module_name('bridge', given.name)}.py"
     body = [
+        "# Data is mock data: put yours in.",
         f"from {recipe.module} import {recipe.name}",
         "from megatron.bridge.training.gpt_step import forward_step",
         "from megatron.bridge.training.pretrain import pretrain",
@@ -63,20 +76,11 @@ def export(given: Handover) -> Files:
         "    pretrain(config=layout(), forward_step_func=forward_step)",
     ]
     connections = 8 if given.layout.zero_stage >= 2 else 1
-    launch = [
-        "#!/bin/bash",
-        *comment,
-        'cd "$(dirname "$0")" || exit',
-        f"export CUDA_DEVICE_MAX_CONNECTIONS={connections}",
-        *torchrun(given, module),
-    ]
-    files = {
-        module: "\n".join([*comment, *body]) + "\n",
-        SCRIPT: "\n".join(launch) + "\n",
+    before = [f"export CUDA_DEVICE_MAX_CONNECTIONS={connections}"]
+    return {
+        module: "\n".join([*comment(told), *body, ""]),
+        SCRIPT: launch_script(told, module, before),
     }
-    if given.num_hosts > 1:
-        files["launch.sbatch"] = sbatch(host_script(given, SCRIPT))
-    return files
 
 
 def fields(given: Handover) -> Options:
@@ -88,27 +92,37 @@ def fields(given: Handover) -> Options:
 def _training(training: TrainingSpec, steps: int) -> Options:
     """
     Raises:
-        InputError: the precision, the optimizer or the method is none that a field says.
+        InputError: no field says a part of it.
     """
+    require_said("megatron_bridge", training, SAID)
     runtime, name = training.runtime, training.precision.name
-    if name not in _PRECISIONS or training.optimizer != "adamw" or training.adapter:
-        raise InputError(
-            f"megatron_bridge: precision {name}, optimizer {training.optimizer} and adapters="
-            f"{training.adapter is not None} are not written; mixed precision and adamw are"
-        )
-    if runtime.overlap_tensor_parallel:
-        raise InputError(
-            "megatron_bridge: runtime.overlap_tensor_parallel needs communicators of its comm_overlap, "
-            "which are not written"
-        )
-    precision = _FP8_RECIPES.get(runtime.fp8_recipe or "", _PRECISIONS[name])
+    is_fp8 = name == "fp8_mixed"
+    stated: Options = {
+        "model.attention_dropout": runtime.attention_dropout,
+        "model.hidden_dropout": runtime.hidden_dropout,
+        "model.gradient_accumulation_fusion": runtime.fused_gradient_accumulation,
+        "model.cross_entropy_loss_fusion": runtime.loss and runtime.loss == "fused",
+        "model.moe_expert_capacity_factor": runtime.expert_capacity_factor,
+    }
     return {
         "model.seq_length": training.sequence_length,
         "dataset.seq_length": training.sequence_length,
         "train.train_iters": steps,
         "ddp.overlap_grad_reduce": bool(runtime.overlap_gradients),
         "ddp.overlap_param_gather": bool(runtime.overlap_parameters),
-        "mixed_precision": precision if name == "fp8_mixed" else _PRECISIONS[name],
+        "mixed_precision": _FP8_RECIPES[runtime.fp8_recipe or "delayed"]
+        if is_fp8
+        else _PRECISIONS[name],
+        "optimizer.lr": training.learning_rate,
+        "optimizer.min_lr": training.learning_rate,
+        "optimizer.weight_decay": training.weight_decay,
+        "optimizer.clip_grad": training.max_grad_norm or 0.0,
+        "scheduler.start_weight_decay": training.weight_decay,
+        "scheduler.end_weight_decay": training.weight_decay,
+        "scheduler.lr_decay_style": "constant",
+        "scheduler.lr_decay_iters": steps,
+        "scheduler.lr_warmup_iters": 0,
+        **{key: value for key, value in stated.items() if value is not None},
     }
 
 

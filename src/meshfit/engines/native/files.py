@@ -211,6 +211,8 @@ def _refusals(
         yield f"it has no section for offload={layout.offload}; leave offload out"
     if layout.recompute not in ("none", "full"):
         yield f"recompute is {layout.recompute!r}; use none or full"
+    if layout.recompute == "full" and layout.recompute_layers > 1:
+        yield f"recompute_layers={layout.recompute_layers}: it recomputes layer by layer; use 1"
     if layout.schedule not in _SCHEDULES:
         yield f"schedule is {layout.schedule!r}; use one of {', '.join(_SCHEDULES)}"
     if layout.pp > 1 and (layout.vpp > 1) != (layout.schedule == "interleaved_1f1b"):
@@ -288,8 +290,9 @@ def _tuple(items: list[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A Python string literal in double quotes."""
-    return json.dumps(text)
+    """A Python string literal in double quotes, where it can be."""
+    plain = json.dumps(text, ensure_ascii=False)
+    return plain if plain.isprintable() else ascii(text)
 
 
 @cache

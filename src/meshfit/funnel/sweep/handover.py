@@ -6,7 +6,7 @@ from pathlib import Path
 
 from meshfit.breakdown import Prediction
 from meshfit.compare.candidate import MeasuredCandidate
-from meshfit.engines.around.kinds import job_files
+from meshfit.engines.around.kinds import jobs_around
 from meshfit.engines.exports import EXPORTS
 from meshfit.engines.handover import Files, Handover, host_script
 from meshfit.engines.native.files import SCRIPT, UNVERIFIED, export
@@ -30,25 +30,28 @@ def export_to_engine(
             kind of job, or none that is for it.
     """
     given = handover_of(job, layout)
-    files = files_for_engine(given, engine)
-    if jobs:
-        files |= job_files(host_script(given, script_of(files, given.profile.name)), jobs)
-    return write_files(files, folder)
+    return write_files(files_with_jobs(given, jobs, engine), folder)
 
 
-def script_of(files: Files, engine: str) -> str:
-    """The one of an engine's files that starts it.
+def files_with_jobs(given: Handover, jobs: Sequence[str], engine: str | None = None) -> Files:
+    """The files of an engine and jobs around the one that starts it, by name.
 
     Raises:
-        InputError: none does: the engine is started by a script of one's own.
+        InputError: as ``files_for_engine``; or no such kind of job, or none that is for it.
     """
-    scripts = [name for name in files if name.endswith(".sh")]
-    if not scripts:
+    files = files_for_engine(given, engine)
+    script = _script_of(files)
+    if script is None and jobs:
         raise InputError(
-            f"--job: {engine}'s files are read by a training script of yours, so there is none to start "
-            f"here; a job around it is yours, too"
+            f"--job: {engine or given.profile.name}'s files are read by a training script of yours, so "
+            f"there is none to start here; a job around it is yours, too"
         )
-    return scripts[0]
+    return files if script is None else files | jobs_around(host_script(given, script), jobs)
+
+
+def _script_of(files: Files) -> str | None:
+    """The one of an engine's files that starts it; None where a script of one's own does."""
+    return next((name for name in files if name.endswith(".sh")), None)
 
 
 def files_for_engine(given: Handover, engine: str | None = None) -> Files:
@@ -91,16 +94,10 @@ def export_layout(
         InputError: the script cannot express the layout, or no such kind of job.
     """
     given = handover_of(job, layout)
-    around = _around(given, jobs)
+    around = jobs_around(host_script(given, SCRIPT), jobs)
     weights = str(job.weights) if job.weights else None
     paths = _write(job, layout, given.prediction, weights, folder)
     return paths + write_files(around, folder)
-
-
-def _around(given: Handover, jobs: Sequence[str] = ()) -> dict[str, str]:
-    """Jobs around the native script: those asked for, else a Slurm job where there are several hosts."""
-    kinds = jobs or (("slurm",) if given.num_hosts > 1 else ())
-    return job_files(host_script(given, SCRIPT), kinds)
 
 
 def export_winner(job: Job, winner: MeasuredCandidate, folder: RunFolder) -> list[Path]:
@@ -109,7 +106,8 @@ def export_winner(job: Job, winner: MeasuredCandidate, folder: RunFolder) -> lis
     weights = str(job.weights or Path(os.path.relpath(drawn, folder.export)))
     layout, status = winner.layout, _proved(winner)
     paths = _write(job, layout, winner.predicted, weights, folder.export, status=status)
-    return paths + write_files(_around(handover_of(job, layout)), folder.export)
+    around = jobs_around(host_script(handover_of(job, layout), SCRIPT))
+    return paths + write_files(around, folder.export)
 
 
 def _proved(winner: MeasuredCandidate) -> str:

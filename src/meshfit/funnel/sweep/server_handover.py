@@ -6,7 +6,7 @@ from typing import Any
 
 from meshfit.cluster.topology import Topology
 from meshfit.engines import engine_profile
-from meshfit.engines.around.kinds import job_files
+from meshfit.engines.around.kinds import jobs_around
 from meshfit.engines.exports import SERVER_EXPORTS
 from meshfit.engines.server_handover import ServerHandover
 from meshfit.errors import InputError
@@ -66,7 +66,8 @@ def export_server(
         longest_tokens=_longest(job, memory),
     )
     files = SERVER_EXPORTS[engine](given)
-    return write_files(files | job_files(given.host_script(topology.accelerator), jobs), folder)
+    around = jobs_around(given.host_script(topology.accelerator), jobs)
+    return write_files(files | around, folder)
 
 
 def _require_legal(
