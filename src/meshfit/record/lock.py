@@ -52,3 +52,8 @@ def _lock(file: TextIO, folder: Path) -> None:
             f"{folder} is in use by another meshfit (pid {holder}): "
             "wait for it, end it, or choose another run folder"
         ) from None
+    except OSError as error:
+        raise InputError(
+            f"run folder {folder} cannot be locked: {error.strerror}; choose one on a file system "
+            f"that has locks"
+        ) from None

@@ -92,6 +92,11 @@ def part_folders(run_folder: Path) -> list[PartFolder]:
     return [PartFolder(path.parent) for path in sorted(parts, key=_number)]
 
 
+def open_part_folders(run_folder: Path) -> list[PartFolder]:
+    """Those of jobs whose end is not gathered yet."""
+    return [files for files in part_folders(run_folder) if not files.end.exists()]
+
+
 def next_part_folder(run_folder: Path) -> PartFolder:
     """One more, which is made with its first file."""
     taken = [int(path.name) for path in (run_folder / "jobs").glob("*") if path.name.isdigit()]

@@ -1,6 +1,5 @@
 """Steps run once more, after the timed ones, under the recorder; and what came of them."""
 
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from meshfit.measure.timeline.kernels import on_device
 from meshfit.measure.timeline.recorder import StepRecorder
 from meshfit.measure.timeline.spans import StepTrace
 from meshfit.mesh.spec import LayoutSpec
+from meshfit.record.environment import host_name
 from meshfit.record.schema import StepProfile
 from meshfit.run.axes import axes_of_groups
 from meshfit.run.parallelize import RankModel
@@ -100,7 +100,7 @@ def timeline_of(
     epoch_s = time.time() - time.perf_counter()
     return RankTimeline(
         rank=rank,
-        host=platform.node(),
+        host=host_name(),
         phases=phases,
         steps=[
             (epoch_s + begin, epoch_s + end)

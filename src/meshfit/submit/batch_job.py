@@ -83,7 +83,11 @@ class Scheduler(Protocol):
         """
 
     def find(self, mark: str) -> str | None:
-        """The id of the job with this mark; None where there is none."""
+        """The id of the job with this mark; None where there is none.
+
+        Raises:
+            RunError: it does not answer.
+        """
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """Where each job stands; none of those that cannot be asked for now."""

@@ -322,6 +322,38 @@ def test_a_job_whose_id_was_not_noted_is_found_by_its_mark(cluster, sweep_of_two
     assert sweep_of_two.outcomes() == ALL
 
 
+def test_what_a_forgotten_job_did_is_gathered_and_not_done_again(cluster, sweep_of_two):
+    cluster.interrupts_at = "1"
+    with pytest.raises(KeyboardInterrupt):
+        sweep_of_two.go()
+    folder = PartFolder(sweep_of_two.folder.root / "jobs" / "1")
+    cluster.ends = {FSDP2.label: CANCELLED}
+    with pytest.raises(EndedBy):
+        part.run_part(folder, Console(file=io.StringIO()))
+    folder.submission.unlink()
+    cluster.find = lambda mark: None
+    cluster.interrupts_at, cluster.ends = None, {}
+    sweep_of_two.go()
+    assert folder.end.exists()
+    assert ("measure", DDP.label, 0) not in cluster.launched
+    assert sweep_of_two.outcomes() == ALL
+
+
+def test_nothing_is_submitted_while_it_is_not_known_whether_a_job_is_there(cluster, sweep_of_two):
+    cluster.interrupts_at = "1"
+    with pytest.raises(KeyboardInterrupt):
+        sweep_of_two.go()
+    (sweep_of_two.folder.root / "jobs" / "1" / "submitted.json").unlink()
+
+    def no_answer(mark):
+        raise RunError("squeue does not say")
+
+    cluster.find = no_answer
+    with pytest.raises(RunError, match="squeue does not say"):
+        sweep_of_two.go()
+    assert len(cluster.batches) == 1
+
+
 def test_a_job_file_that_was_changed_meanwhile_is_not_run(cluster, sweep_of_two):
     sweep_of_two.path.write_text(sweep_of_two.path.read_text().replace("steps: 6", "steps: 7"))
     with pytest.raises(InputError, match="is not what was submitted any more"):

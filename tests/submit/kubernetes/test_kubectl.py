@@ -138,6 +138,8 @@ def test_one_job_and_several_are_read_and_a_deleted_one_has_ended(kubectl):
 def test_a_cluster_that_does_not_answer_says_nothing_of_any_job(kubectl):
     kubectl("exit 1")
     assert Kubernetes(VOLUME).states(["a"]) == {}
+    with pytest.raises(RunError, match="does not say whether"):
+        Kubernetes(VOLUME).find(JOB.mark)
 
 
 def test_a_manifest_is_applied_in_the_namespace(kubectl):

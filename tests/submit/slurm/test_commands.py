@@ -110,3 +110,19 @@ def test_a_job_whose_id_was_lost_is_found_by_its_mark(programs):
     programs.write("squeue", "printf '7 |(null) |\\n8 |abc |\\n'")
     assert Slurm({}).find("abc") == "8"
     assert Slurm({}).find("xyz") is None
+
+
+def test_a_controller_that_does_not_answer_has_not_said_that_there_is_no_job(programs):
+    programs.write("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(RunError, match="does not say whether a job is there: Unable to contact"):
+        Slurm({}).find("abc")
+
+
+def test_what_a_site_prints_besides_is_no_job(programs):
+    programs.write("sbatch", "printf 'Welcome!\\nyou have 3 hours left\\n12\\n'")
+    assert Slurm({}).submit(Path("job.sbatch")) == "12"
+    programs.write("sbatch", "echo Welcome")
+    with pytest.raises(RunError, match="names no job"):
+        Slurm({}).submit(Path("job.sbatch"))
+    programs.write("squeue", "printf 'maintenance | tonight\\n 7 | RUNNING | None | 0 |\\n'")
+    assert Slurm({}).states(["7"])["7"].phase == "running"

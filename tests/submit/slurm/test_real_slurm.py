@@ -170,3 +170,6 @@ def test_a_layout_runs_on_the_nodes_of_an_allocation(in_slurm: Callable[..., Swe
     row = RecordStore(out).records()[-1]
     assert row.result is not None
     assert [rank.host for rank in row.result.ranks] == ["n2", "n1"]
+    [timeline] = out.glob("candidates/*/repeat-0/**/timeline.json")
+    said = timeline.read_text()
+    assert ("rank 0 on n2" in said, "rank 1 on n1" in said) == (True, True)

@@ -83,7 +83,28 @@ def test_options_that_the_sweep_rests_on_are_refused(name):
         require_options({name: "1"})
 
 
-@pytest.mark.parametrize(("name", "value"), [("p", "\n#SBATCH --x"), ("a b", "1"), ("", "x")])
+def test_no_name_gets_out_of_its_directive():
+    odd = 'a "b"\nreboot\\ $(reboot) 50 %'
+    job = replace(JOB, name=odd, folder=Path(odd), command=("python", odd))
+    before, after = (batch_script(each, {}).splitlines() for each in (JOB, job))
+    assert [line for line in after if line.startswith("#SBATCH --job-name")] == [
+        '#SBATCH --job-name="a _b__reboot_ $(reboot) 50 %"'
+    ]
+    directives = [line.startswith("#") for line in before].count(True)
+    assert [line.startswith("#") for line in after[:directives]] == [True] * directives
+    assert after[directives].startswith("cd 'a")
+
+
+def test_a_log_has_the_name_that_it_is_given():
+    assert '--output="50%% of it/job.log"' in options(replace(JOB, log=Path("50% of it/job.log")))
+    with pytest.raises(InputError, match="a run folder without quotes"):
+        options(replace(JOB, log=Path('a "b"/job.log')))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("p", "\n#SBATCH --x"), ("a b", "1"), ("", "x"), ("p", 'a" --wrap="b'), ("p", "a\\")],
+)
 def test_what_is_no_option_of_sbatch_is_refused(name, value):
     with pytest.raises(InputError, match="by its long name, as in partition=gpu"):
         require_options({name: value})

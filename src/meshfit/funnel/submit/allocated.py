@@ -6,12 +6,15 @@ from dataclasses import replace
 from rich.console import Console
 
 from meshfit.errors import InputError
+from meshfit.funnel.submit.submitting import jobs_have_not_ended
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.progress import Progress
 from meshfit.funnel.sweep.runner import require_packages, require_runnable_model
 from meshfit.funnel.sweep.sweep import SweepEnd, run_sweep
 from meshfit.funnel.sweep.tasks import Task
 from meshfit.job.spec import Job
+from meshfit.record.files import read_document
+from meshfit.record.submission import SubmittedPart, open_part_folders
 from meshfit.submit.slurm.allocation import allocated_hosts, allocated_nodes
 
 
@@ -39,7 +42,13 @@ class Allocated:
     def run(
         self, job: Job, tasks: Sequence[Task], *, folder: RunFolder, console: Console
     ) -> SweepEnd:
-        """On the hosts of ``job``, which ``placed`` has put there."""
+        """On the hosts of ``job``, which ``placed`` has put there.
+
+        Raises:
+            InputError: a scheduler's job of the same sweep has not ended.
+        """
+        for files in open_part_folders(folder.root):
+            raise jobs_have_not_ended(files, read_document(SubmittedPart, files.part))
         return run_sweep(
             tasks,
             run=job.run,

@@ -22,6 +22,9 @@ from meshfit.submit.batch_job import JobState, Scheduler
 
 _POLL_S = 5.0
 
+_UNKNOWN = JobState(phase="ended", word="unknown to the scheduler", ended_well=True)
+"""Never submitted, or forgotten since: what it has no row of is left to run."""
+
 
 class Submitted:
     """Launches done by jobs of ``scheduler``."""
@@ -54,15 +57,16 @@ class Submitted:
 
         Raises:
             InputError: the budget leaves no job the time for a launch.
-            RunError: the scheduler refuses a job, or what every launch rests on failed.
+            RunError: the scheduler refuses a job or does not answer, or what every launch rests on
+                failed.
             KeyboardInterrupt: passed on; the jobs go on.
         """
         progress = Progress(console)
         gathering = Gathering(tasks, folder, progress)
         submitter = Submitter(job, folder, self._scheduler, self._options)
+        parts = _known(submitter.open_parts(), gathering)
         left = gathering.left
         with progress.watching(total=len(tasks), left=len(left), rows=gathering.rows):
-            parts = submitter.open_parts()
             if left and not parts:
                 parts = submitter.submit(left, spent_device_s=device_seconds(gathering.rows))
             try:
@@ -113,3 +117,11 @@ class Submitted:
             f"{self._scheduler.name} {jobs} {', '.join(ids)} {go} on without this command: the same "
             f"command gathers what was done, and `{self._scheduler.cancel_line(ids)}` ends {them}"
         )
+
+
+def _known(parts: Sequence[OpenPart], gathering: Gathering) -> list[OpenPart]:
+    """Those that the scheduler has or had; what others may have done is gathered."""
+    for part in parts:
+        if not part.id:
+            gathering.close(part, _UNKNOWN)
+    return [part for part in parts if part.id]

@@ -18,7 +18,7 @@ from meshfit.record.submission import (
     Submission,
     SubmittedPart,
     next_part_folder,
-    part_folders,
+    open_part_folders,
 )
 from meshfit.submit.batch_job import BatchJob, Scheduler
 
@@ -41,6 +41,14 @@ class SubmitOptions:
     max_nodes: int | None = None
 
 
+def jobs_have_not_ended(files: PartFolder, part: SubmittedPart) -> InputError:
+    """What is said where someone else than the scheduler of ``part`` is to go on with its sweep."""
+    return InputError(
+        f"{files.root} is a job of {part.scheduler} that has not ended: go on with it by --submit "
+        f"{part.scheduler.lower()}, or choose another --out"
+    )
+
+
 class Submitter:
     """Jobs of one sweep."""
 
@@ -53,23 +61,19 @@ class Submitter:
         self._options = options
 
     def open_parts(self) -> list[OpenPart]:
-        """Jobs of earlier calls whose end is not gathered yet.
+        """Jobs of earlier calls whose end is not gathered yet; of those that the scheduler never had, or
+        has forgotten without their id having been noted, ``id`` is empty.
 
         Raises:
             InputError: they are another scheduler's.
+            RunError: the scheduler does not say whether it has one whose id was not noted.
         """
         found = []
-        for files in part_folders(self._folder.root):
-            if files.end.exists():
-                continue
+        for files in open_part_folders(self._folder.root):
             part = read_document(SubmittedPart, files.part)
             if part.scheduler != self._scheduler.name:
-                raise InputError(
-                    f"{files.root} is a job of {part.scheduler} that has not ended: go on with it "
-                    f"by --submit {part.scheduler.lower()}, or choose another --out"
-                )
-            if (job_id := self._id_of(files, part)) is not None:
-                found.append(self._opened(files, part, job_id))
+                raise jobs_have_not_ended(files, part)
+            found.append(self._opened(files, part, self._id_of(files, part) or ""))
         return found
 
     def submit(self, left: Sequence[Task], *, spent_device_s: float) -> list[OpenPart]:

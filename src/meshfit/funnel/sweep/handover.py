@@ -149,7 +149,7 @@ def write_files(files: Mapping[str, str], folder: Path) -> list[Path]:
     paths = []
     for name, text in files.items():
         path = folder / name
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="surrogateescape")  # as paths are read
         if name.endswith(".sh"):
             path.chmod(0o755)
         paths.append(path)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from meshfit.launch.orphans import end_orphans
 from meshfit.launch.outcome import says_out_of_memory
 from meshfit.launch.program import ProgramEnd, run_program
 from meshfit.record.engine_log import EngineLog, LoggedMemory
-from meshfit.record.environment import host_environment
+from meshfit.record.environment import host_environment, host_name
 from meshfit.record.files import write_json_atomically
 from meshfit.record.lock import folder_lock
 from meshfit.record.schema import Failure, Outcome, RankReport, Record, RunResult
@@ -230,7 +229,7 @@ def as_result(log: EngineLog, job: Job, version: str) -> RunResult | None:
         ranks=(
             RankReport(
                 rank=0,
-                host=socket.gethostname(),
+                host=host_name(),
                 step_s=tuple(seconds),
                 input_wait_s=(),
                 memory=_breakdown(log.memory),

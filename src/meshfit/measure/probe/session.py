@@ -1,6 +1,5 @@
 """Everything that is measured of one cluster."""
 
-import socket
 from math import prod
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from meshfit.measure.probe.device import (
     storage_write_bytes_per_s,
 )
 from meshfit.measure.probe.fabric import Fabric
+from meshfit.record.environment import host_name
 from meshfit.record.probe import ProbeRecord, ProbeRequest
 
 _SYS = Path("/sys")
@@ -67,7 +67,7 @@ def _hosts(request: ProbeRequest) -> tuple[str, ...]:
     if world != planned:
         raise RunError(f"{world} ranks, but the topology has {planned} accelerators")
     names: list[str] = [""] * world
-    dist.all_gather_object(names, socket.gethostname())
+    dist.all_gather_object(names, host_name())
     if request.hosts and tuple(names) != request.hosts:
         raise RunError(
             f"ranks are on {', '.join(names)}, but {', '.join(request.hosts)} is planned"

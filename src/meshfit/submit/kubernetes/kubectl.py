@@ -74,7 +74,9 @@ class Kubernetes:
         if not self._has_kubectl:
             return name
         documents = self._documents([name])
-        return name if documents is not None and name in documents else None
+        if documents is None:
+            raise RunError(f"kubectl does not say whether {name} is there: try again")
+        return name if name in documents else None
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """What the conditions of each TrainJob say."""

@@ -1,11 +1,12 @@
 """Slurm by its own commands: sbatch, squeue, scancel, and sacct where there is accounting."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from meshfit.errors import InputError, RunError
+from meshfit.errors import InputError, RunError, shown
 from meshfit.record.schema import Outcome
 from meshfit.submit.batch_job import BatchJob, JobState, Phase
 from meshfit.submit.slurm.script import batch_script, require_options
@@ -24,6 +25,7 @@ _OF_THE_LAUNCH: dict[str, Outcome] = {
 
 _SAYS_NOTHING = ("", "None", "NonZeroExitCode")
 
+_JOB_ID = re.compile(r"^(\d+)(?:;.*)?$", re.MULTILINE)
 _FIELDS = ("JobID", "State", "Reason", "exit_code")
 _WIDTH = 256
 _PATIENCE_S = 60
@@ -56,21 +58,24 @@ class Slurm:
         done = _run("sbatch", "--parsable", str(script))
         if done.returncode != 0:
             raise RunError(f"sbatch refused {script}: {_said(done)}")
-        return done.stdout.strip().partition(";")[0]
+        ids = _JOB_ID.findall(done.stdout)  # a site's own sbatch may say more
+        if not ids:
+            raise RunError(f"sbatch names no job for {script}: {shown(done.stdout)}")
+        return str(ids[-1])
 
     def find(self, mark: str) -> str | None:
         """By the comment, as long as Slurm remembers the job."""
         done = _run("squeue", "--noheader", "--states=all", *_format(("JobID", "Comment")))
-        rows = (line.split("|") for line in done.stdout.splitlines())
-        return next((row[0].strip() for row in rows if row[1].strip() == mark), None)
+        if done.returncode != 0:
+            raise RunError(f"squeue does not say whether a job is there: {_said(done)}; try again")
+        return next((job_id for job_id, comment in _rows(done, 2) if comment == mark), None)
 
     def states(self, ids: Sequence[str]) -> dict[str, JobState]:
         """What squeue knows; of jobs it has forgotten what sacct does."""
         done = _run("squeue", "--noheader", "--states=all", f"--jobs={','.join(ids)}", *_format())
         if done.returncode != 0 and "Invalid job id" not in done.stderr:
             return {}  # the controller does not answer now
-        rows = [[word.strip() for word in line.split("|")] for line in done.stdout.splitlines()]
-        found = {row[0]: state_of(row[1], row[2], row[3]) for row in rows}
+        found = {job_id: state_of(*words) for job_id, *words in _rows(done, len(_FIELDS))}
         return {job_id: found.get(job_id) or _accounted(job_id) for job_id in ids}
 
     def cancel(self, ids: Sequence[str]) -> None:
@@ -118,6 +123,12 @@ def _accounted(job_id: str) -> JobState:
         return GONE
     word, _, exit_code = line.partition("|")
     return state_of(word, "", exit_code)
+
+
+def _rows(done: "subprocess.CompletedProcess[str]", num_fields: int) -> list[list[str]]:
+    """Fields of each line that has as many, of what ``_format`` asked for."""
+    lines = ([word.strip() for word in line.split("|")] for line in done.stdout.splitlines())
+    return [words[:num_fields] for words in lines if len(words) > num_fields]
 
 
 def _format(fields: Sequence[str] = _FIELDS) -> tuple[str]:

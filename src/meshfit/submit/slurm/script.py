@@ -4,11 +4,15 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from math import floor
+from pathlib import Path
 
-from meshfit.errors import InputError
+from meshfit.errors import InputError, shown
 from meshfit.submit.batch_job import BatchJob
 
 _NAME = re.compile(r"[a-z][a-z-]*")
+_QUOTABLE = re.compile(r'[^"\\\x00-\x1f\x7f]*')
+"""What sbatch takes between double quotes."""
+
 _OURS = (
     "nodes",
     "ntasks-per-node",
@@ -49,7 +53,7 @@ def require_options(options: Mapping[str, str]) -> None:
     for name, value in options.items():
         if name in _OURS:
             raise InputError(f"--with {name}: the sweep sets it itself; leave it out")
-        if not _NAME.fullmatch(name) or "\n" in value:
+        if not _NAME.fullmatch(name) or not _QUOTABLE.fullmatch(value):
             raise InputError(
                 f"--with {name}={value}: write an option of sbatch by its long name, as in "
                 f"partition=gpu or account=lab"
@@ -58,11 +62,11 @@ def require_options(options: Mapping[str, str]) -> None:
 
 def _options(job: BatchJob, given: Mapping[str, str]) -> Iterator[str]:
     defaults = {
-        "job-name": job.lane or job.name,  # singleton goes by the name
+        "job-name": job.lane or _title(job.name),  # singleton goes by the name
         "comment": job.mark,
         "nodes": str(job.num_nodes),
         "ntasks-per-node": "1",
-        "output": str(job.log),
+        "output": _file(job.log),
         "exclusive": "",
         "mem": "0",
         "no-requeue": "",
@@ -80,6 +84,25 @@ def _options(job: BatchJob, given: Mapping[str, str]) -> Iterator[str]:
         if name in left_out:
             continue
         yield f"--{name}={_word(value)}" if value else f"--{name}"
+
+
+def _title(name: str) -> str:
+    """``name`` without what sbatch could not take."""
+    return "".join(each if _QUOTABLE.fullmatch(each) else "_" for each in name)
+
+
+def _file(path: Path) -> str:
+    """``path`` as sbatch takes the name of a file, where % stands for something.
+
+    Raises:
+        InputError: it has characters that no quoting brings through a directive.
+    """
+    if not _QUOTABLE.fullmatch(str(path)):
+        raise InputError(
+            f"sbatch cannot be told {shown(str(path))}: choose a run folder without quotes and "
+            f"backslashes (--out)"
+        )
+    return str(path).replace("%", "%%")
 
 
 def _conditions(job: BatchJob) -> str:
