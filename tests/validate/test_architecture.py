@@ -1,6 +1,6 @@
 import pytest
 
-from meshfit.validate.architecture import model_of
+from meshfit.validate.architecture import model_of, named_model
 from meshfit.validate.rows import NotModelledError
 from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.counts import total_parameters
@@ -67,6 +67,38 @@ def test_what_the_columns_leave_open_is_the_catalogues_of_that_name():
     model = model_of(row(model="mixtral-8x7b", arch="moe", n_layers="32", hidden=""))
     assert model.moe is not None
     assert model.moe.num_experts == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "known"),
+    [
+        ("llama4-maverick-400b", "48", "llama-4-maverick-17b-128e"),
+        ("DeepSeek-V3-671B", "61", "deepseek-v3"),
+        ("llama4-scout", "48", "llama-4-scout-17b-16e"),
+    ],
+)
+def test_a_catalogues_model_is_found_without_punctuation_and_size(name, layers, known):
+    unsized = {"model": name, "arch": "moe", "n_layers": layers, "hidden": ""}
+    assert model_of(row(**unsized)).name == known
+
+
+def test_a_name_that_begins_several_of_the_catalogues_is_none_of_them():
+    assert named_model("qwen3-999b") is None
+    assert named_model("-7b") is None
+
+
+def test_sizes_that_a_row_leaves_out_are_those_of_the_public_model():
+    cells = dict.fromkeys(("hidden", "ffn_hidden", "n_heads", "n_kv_heads", "n_layers"), "")
+    model = model_of(row(model="yi-34b", **cells, vocab=""))
+    assert (model.num_hidden_layers, model.vocab_size) == (60, 64000)
+    assert total_parameters(model) == pytest.approx(34.4e9, rel=0.01)
+
+
+def test_a_cut_of_a_public_model_keeps_its_experts():
+    model = model_of(row(model="grok1-314b", arch="moe", n_layers="2", ffn_hidden="32768"))
+    assert model.num_hidden_layers == 2
+    assert model.moe is not None
+    assert (model.moe.num_experts, model.moe.experts_per_token) == (8, 2)
 
 
 def test_a_cut_down_model_is_not_the_catalogues():

@@ -1,8 +1,11 @@
 from dataclasses import replace
 
 from meshfit.engines.megatron.profile import MEGATRON
+from meshfit.engines.native.profile import NATIVE
+from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.validate.planner_choice import with_planned_micro_batch
+from meshfit.predict.estimate import estimate
+from meshfit.validate.planner_choice import with_planned_micro_batch, with_planned_shards
 from meshfit.validate.row_job import RowJob
 from meshfit.validate.rows import TruthRow
 from tests.predict.builders import BF16, cluster, llama_8b, training
@@ -44,3 +47,39 @@ def test_nothing_but_the_micro_batch_changes():
 def test_a_pipeline_keeps_a_micro_batch_for_every_rank():
     chosen = with_planned_micro_batch(job(pp=2, memory_bytes=10 * 85_520_809_984))
     assert chosen.layout.num_micro_batches(64) >= 2
+
+
+def test_the_fastest_split_into_replicas_and_shards_is_chosen_and_said():
+    before = replace(
+        job(memory_bytes=400 * 2**30),
+        layout=LayoutSpec(dp_shard=32, zero_stage=3),
+        profile=NATIVE,
+        assumed=(),
+    )
+    after = with_planned_shards(before)
+    splits = [
+        replace(before.layout, dp_replicate=32 // shard, dp_shard=shard)
+        for shard in (2, 4, 8, 16, 32)
+    ]
+    found = estimate(
+        before.model,
+        before.training,
+        before.topology,
+        Candidates.from_layouts(splits),
+        before.profile,
+    )
+    assert after.layout == splits[int(found.step_middle_s.argmin())]
+    assert after.assumed == (f"dp_shard: {after.layout.dp_shard}, the planner's choice",)
+
+
+def test_where_nothing_fits_the_least_memory_is_chosen():
+    before = replace(
+        job(memory_bytes=2**30), layout=LayoutSpec(dp_shard=32, zero_stage=3), profile=NATIVE
+    )
+    assert with_planned_shards(before).layout.dp_shard == 32
+    assert with_planned_micro_batch(job(memory_bytes=2**30)).layout.micro_batch_size == 1
+
+
+def test_one_rank_has_nothing_to_shard():
+    alone = replace(job(), layout=LayoutSpec(zero_stage=0), profile=NATIVE)
+    assert with_planned_shards(alone).layout == alone.layout

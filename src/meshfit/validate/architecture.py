@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 from meshfit.validate.experts import Experts, experts_of
+from meshfit.validate.public_models import public_sizes
 from meshfit.validate.rows import NotModelledError, TruthRow
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.block import Block
@@ -31,8 +32,9 @@ def model_of(
 ) -> ModelSpec:
     """The architecture that a row's columns describe.
 
-    Where they leave it open, that of the catalogue's model of the same name, if it has as many
-    layers. The vocabulary is the padded one where the row has it: what the engine holds.
+    Sizes that they leave out are those of the public model of that name; where more than sizes is
+    missing, it is the catalogue's model of the same name, if it has as many layers. The vocabulary
+    is the padded one where the row has it: what the engine holds.
 
     Args:
         extra: parameters outside layers that a framework adds (BERT's pooler).
@@ -41,7 +43,8 @@ def model_of(
         NotModelledError: a size is not stated, or the kind of model is not covered.
     """
     try:
-        cells = tuple(row.text(name) for name in MODEL_COLUMNS)
+        sized = row.completed(public_sizes(row.text("model")))
+        cells = tuple(sized.text(name) for name in MODEL_COLUMNS)
         return _model(cells, experts_of(row), extra, head_bias)
     except NotModelledError:
         named = named_model(row.text("model"))
@@ -52,11 +55,23 @@ def model_of(
 
 @cache
 def named_model(name: str) -> ModelSpec | None:
-    """The catalogue's model that a row names, its size at the end or not; None where it has none."""
-    for spelling in (name.lower(), re.sub(r"-\d+b$", "", name.lower())):
-        if spelling in catalogue():
-            return read_model(spelling)
+    """The catalogue's model that a row names; None where it has none.
+
+    Punctuation does not count, nor the size at the end; what is left may be the beginning of one name
+    alone (``llama4-maverick-400b`` is Llama-4-Maverick-17B-128E).
+    """
+    for spelling in (name, re.sub(r"-\d+[bt]$", "", name.lower())):
+        wanted = _letters(spelling)
+        names = [known for known in catalogue() if _letters(known) == wanted] or [
+            known for known in catalogue() if wanted and _letters(known).startswith(wanted)
+        ]
+        if len(names) == 1:
+            return read_model(names[0])
     return None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 @cache

@@ -38,12 +38,14 @@ class Defaults:
         recompute: policy of ``LayoutSpec.recompute``.
         zero_stage: where ``zero_stage`` is empty.
         stages_per_rank: under an interleaved schedule.
+        experts_follow_tp: whether experts are cut over tp too; else they are whole.
     """
 
     micro_batch_size: int = 1
     recompute: str = "none"
     zero_stage: int = 0
     stages_per_rank: int = 2
+    experts_follow_tp: bool = False
 
 
 def layout_of(row: TruthRow, model: ModelSpec, defaults: Defaults) -> LayoutSpec:
@@ -75,7 +77,7 @@ def layout_of(row: TruthRow, model: ModelSpec, defaults: Defaults) -> LayoutSpec
         schedule=schedule if pp > 1 else "1f1b",
         stage_layers=stage_layers_of(row, model.num_hidden_layers, pp, vpp if pp > 1 else 1),
         ep=row.whole("ep") or 1,
-        etp=row.whole("etp") or 1,
+        etp=row.whole("etp") or (tp if model.moe and defaults.experts_follow_tp else 1),
         zero_stage=zero_stage if shard * cp > 1 else 0,
         micro_batch_size=micro_batch_size or defaults.micro_batch_size,
         recompute=recompute,

@@ -1,8 +1,9 @@
-"""Mixtures of experts, as a row's note describes them in words."""
+"""Mixtures of experts, as a row's note describes them in words, else as their model is defined."""
 
 import re
 from dataclasses import dataclass
 
+from meshfit.validate.public_models import public_sizes
 from meshfit.validate.rows import NotModelledError, TruthRow
 
 _COUNT = r"(\d+) (?:routed )?experts|experts?[ =:]+(\d+)"
@@ -26,13 +27,15 @@ def experts_of(row: TruthRow) -> Experts | None:
     """The experts of a row, None where its model is dense.
 
     Raises:
-        NotModelledError: it has experts, and the note does not say how many or how many are used.
+        NotModelledError: it has experts, and nothing says how many or how many are used.
     """
     if not row.text("arch").startswith("moe"):
         return None
     note = row.text("note").lower()
-    count, per_token = _number(_COUNT, note), _number(_PER_TOKEN, note)
-    if count is None or per_token is None:
+    public = public_sizes(row.text("model"))
+    count = _number(_COUNT, note) or int(public.get("experts", 0))
+    per_token = _number(_PER_TOKEN, note) or int(public.get("experts_per_token", 0))
+    if not count or not per_token:
         raise NotModelledError("not stated: number of experts")
     return Experts(
         count=count,

@@ -9,9 +9,10 @@ from meshfit.engines.torchtitan.profile import TORCHTITAN
 from meshfit.errors import InputError
 from meshfit.predict.costs.rates import rates
 from meshfit.predict.time.compute import layer_time, optimizer_s
-from meshfit.predict.time.passes import layer_passes
+from meshfit.predict.time.passes import cast_bytes, layer_passes
 from meshfit.predict.time.work import layer_work
 from meshfit.workload.counts import layer_parameters
+from meshfit.workload.training import PRECISIONS, RuntimeSpec
 from tests.predict.builders import BF16, cluster, group, llama_8b, training
 
 FAST_MEMORY = 1e30
@@ -98,3 +99,16 @@ def test_each_further_part_of_a_ring_is_joined_to_those_before(profile, forward,
     elements = 4096 * training().sequence_length / 4
     assert ring.forward - gathered.forward == pytest.approx(3 * elements * forward)
     assert ring.backward - gathered.backward == pytest.approx(3 * elements * backward)
+
+
+def test_delayed_scales_cast_apart_what_no_norm_writes():
+    model = llama_8b()
+    in_fp8 = training(precision=PRECISIONS["fp8_mixed"])
+    delayed = cast_bytes(group(model, in_fp8, {}))
+    assert delayed is not None
+    assert delayed.input_of_row == delayed.input_of_column + 3
+    recipe = replace(in_fp8, runtime=RuntimeSpec(fp8_recipe="tensorwise"))
+    tensorwise = cast_bytes(group(model, recipe, {}))
+    assert tensorwise is not None
+    assert tensorwise.input_of_row == tensorwise.input_of_column == 3
+    assert cast_bytes(group(model, training(), {})) is None

@@ -85,9 +85,35 @@ def test_maxtext_recomputes_in_full_and_sums_gradients_in_16_bits():
 
 
 @pytest.mark.parametrize("framework", ["MaxText", "PaxML"])
-def test_what_xla_shards_has_to_be_stated(framework):
-    with pytest.raises(NotModelledError, match="not stated: dp_shard"):
-        job(framework, zero_stage="3")
+def test_what_xla_shards_is_the_planners_choice_where_it_is_not_stated(framework):
+    stated = job(framework, zero_stage="3", dp_shard="8").layout
+    assert (stated.dp_replicate, stated.dp_shard) == (1, 8)
+    # 8B and its states fill two accelerators of 80 GB, and fewer ranks gather sooner
+    small = job(framework, zero_stage="3", n_gpus="64", dp="64")
+    assert small.layout.dp_replicate * small.layout.dp_shard == 64
+    assert small.layout.dp_replicate > 1
+    assert small.assumed[0] == f"dp_shard: {small.layout.dp_shard}, the planner's choice"
+
+
+def test_megatrons_experts_are_cut_over_tensor_parallel_ranks_unless_said_otherwise():
+    experts = {"arch": "moe", "note": "8 experts top 2", "tp": "4", "ep": "2", "dp": "2"}
+    assert job("NeMo", **experts).layout.etp == 4
+    assert job("NeMo", **experts, etp="1").layout.etp == 1
+    assert job("NeMo", tp="4", dp="2").layout.etp == 1
+
+
+def test_nemos_recipes_of_gpt_keep_megatrons_dropout():
+    gpt = job("NeMo", pos_embedding="learned").training.runtime
+    assert (gpt.attention_dropout, gpt.hidden_dropout) == (0.1, 0.1)
+    assert job("NeMo").training.runtime.hidden_dropout is None
+    stated = job("NeMo", pos_embedding="learned", hidden_dropout="0").training.runtime
+    assert stated.hidden_dropout == 0
+
+
+def test_torchaos_float8_scales_by_the_present_tensor_unless_said_otherwise():
+    assert job("torchtitan", precision="float8").training.runtime.fp8_recipe == "tensorwise"
+    rowwise = job("torchtitan", precision="float8 rowwise")
+    assert rowwise.training.runtime.fp8_recipe == "rowwise"
 
 
 def test_llm_foundrys_loss_is_fused():

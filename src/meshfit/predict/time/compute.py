@@ -226,18 +226,20 @@ def _casts_s(work: LayerWork, group: LayoutGroup, rate: Rates) -> tuple[FloatArr
 
     A weight is cast once a step and used by every micro-batch.
     """
-    one_way, other_way = (size / rate.memory_bytes_per_s for size in cast_bytes(group))
     forward, backward = np.zeros(len(group)), np.zeros(len(group))
-    if one_way == 0.0:
+    each = cast_bytes(group)
+    if each is None:
         return forward, backward
     for matmul, times in work.matmuls:
         if not matmul.in_linear:
             continue
         shape = _shape(matmul, group)
-        weights = shape.inputs * shape.outputs / group.columns.micro_batches
-        forward = forward + times * shape.count * (shape.rows * shape.inputs + weights) * one_way
-        backward = backward + times * shape.count * shape.rows * shape.outputs * other_way
-    return forward, backward
+        weights = shape.inputs * shape.outputs / group.columns.micro_batches * each.input_of_column
+        of_input = each.input_of_row if matmul.split == "row" else each.input_of_column
+        count = times * shape.count
+        forward = forward + count * (shape.rows * shape.inputs * of_input + weights)
+        backward = backward + count * shape.rows * shape.outputs * each.gradient
+    return forward / rate.memory_bytes_per_s, backward / rate.memory_bytes_per_s
 
 
 # Mixing

@@ -39,8 +39,12 @@ FP8_CAST_BYTES = {
     "mxfp8": (2.0, 4.0),
 }
 """An element's bytes of casting matmuls' 16-bit operands to fp8, as they lie and transposed: inputs
-forward, gradients of outputs backward. With delayed scales the kernel before (norm, activation)
-writes fp8 (Transformer Engine); scales of the present tensor read it once more, of rows twice."""
+forward, gradients of outputs backward. With delayed scales the norm before writes fp8 (Transformer
+Engine); scales of the present tensor read it once more, of rows twice."""
+UNFUSED_CAST_BYTES = 3.0
+"""What delayed scales cost beyond that where no norm of Transformer Engine comes before: attention's
+output and the activation (Megatron-Core computes it outside, ``transformer/mlp.py``) are read in 16
+bits and written in 8, in the kernel that transposes them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,9 +163,25 @@ def _permutation(work: LayerWork, group: LayoutGroup) -> tuple[float, float]:
     return each, each
 
 
-def cast_bytes(group: LayoutGroup) -> tuple[float, float]:
-    """Bytes an element of a matmul's operand costs to be made fp8, forward and backward."""
+@dataclass(frozen=True, kw_only=True)
+class CastBytes:
+    """Bytes an element of a matmul's operands costs to be made fp8.
+
+    Attributes:
+        input_of_column, input_of_row: forward, of linears behind a norm and behind anything else.
+        gradient: of outputs, backward.
+    """
+
+    input_of_column: float
+    input_of_row: float
+    gradient: float
+
+
+def cast_bytes(group: LayoutGroup) -> CastBytes | None:
+    """Those of the job's recipe; None where matmuls are not in fp8."""
     if group.training.precision.matmul != "fp8":
-        return 0.0, 0.0
+        return None
     recipe = group.training.runtime.fp8_recipe or "delayed"
-    return FP8_CAST_BYTES[recipe]
+    forward, backward = FP8_CAST_BYTES[recipe]
+    unfused = UNFUSED_CAST_BYTES if recipe == "delayed" else 0.0
+    return CastBytes(input_of_column=forward, input_of_row=forward + unfused, gradient=backward)

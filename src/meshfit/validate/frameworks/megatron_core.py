@@ -16,6 +16,7 @@ from meshfit.engines.syntax.setting import Settings
 from meshfit.engines.syntax.shell import read_script
 from meshfit.profile import EngineProfile, MegatronOptions
 from meshfit.validate.architecture import model_of
+from meshfit.validate.divisions import Defaults
 from meshfit.validate.frameworks.assemble import Conventions, assemble
 from meshfit.validate.profiles import MEGATRON
 from meshfit.validate.row_job import RowJob
@@ -38,7 +39,11 @@ def read(row: TruthRow) -> RowJob:
     if "--data-parallel-sharding-strategy" in arguments and row.text("zero_stage") == "3":
         row = row.completed({"dp_shard": row.text("dp")})
     row = row.completed(_columns(arguments))
-    how = Conventions(profile=_profile(_options(row, arguments)), memory_of="last")
+    how = Conventions(
+        profile=_profile(_options(row, arguments)),
+        defaults=Defaults(experts_follow_tp=True),
+        memory_of="last",
+    )
     return assemble(row, how, _model(row, arguments))
 
 

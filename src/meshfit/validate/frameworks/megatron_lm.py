@@ -1,5 +1,6 @@
 """Megatron-LM as papers and its README report it: GPT, mixed precision, NVIDIA's own clusters."""
 
+from meshfit.validate.divisions import Defaults
 from meshfit.validate.frameworks.assemble import Conventions, assemble
 from meshfit.validate.planner_choice import with_planned_micro_batch
 from meshfit.validate.profiles import MEGATRON_CORE, MEGATRON_LM
@@ -27,4 +28,4 @@ def read(row: TruthRow) -> RowJob:
 _CONVENTIONS = Conventions(
     profile=MEGATRON_LM, runtime=RuntimeSpec(attention_dropout=0.1, hidden_dropout=0.1)
 )
-_ON_CORE = Conventions(profile=MEGATRON_CORE)
+_ON_CORE = Conventions(profile=MEGATRON_CORE, defaults=Defaults(experts_follow_tp=True))

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from meshfit.validate.divisions import Defaults
 from meshfit.validate.frameworks.assemble import Conventions, assemble
+from meshfit.validate.numerics import with_defaults
 from meshfit.validate.profiles import NEMO
 from meshfit.validate.row_job import RowJob
 from meshfit.validate.rows import TruthRow
@@ -27,15 +28,20 @@ def read(row: TruthRow) -> RowJob:
     if ranks > 1 and layers % ranks == 0:
         row = row.completed({"vpp": str(layers // ranks)})
     job = assemble(row, _CONVENTIONS)
-    if job.training.precision.matmul != "fp8":
-        return job
-    runtime = replace(job.training.runtime, fp8_parameters=True)
+    runtime = job.training.runtime
+    if job.model.learned_positions:
+        runtime = with_defaults(runtime, _OF_GPT)
+    if job.training.precision.matmul == "fp8":
+        runtime = replace(runtime, fp8_parameters=True)
     return replace(job, training=replace(job.training, runtime=runtime))
 
 
+_OF_GPT = RuntimeSpec(attention_dropout=0.1, hidden_dropout=0.1)
+"""Megatron's defaults, which the recipes of GPT leave and those of Llama and Nemotron set to 0."""
+
 _CONVENTIONS = Conventions(
     profile=NEMO,
-    defaults=Defaults(recompute="selective", zero_stage=1),
+    defaults=Defaults(recompute="selective", zero_stage=1, experts_follow_tp=True),
     runtime=RuntimeSpec(
         overlap_gradients=True, overlap_parameters=True, overlap_tensor_parallel=True
     ),

@@ -6,21 +6,22 @@ summed where the matmul that makes them ends, in its type.
 
 from meshfit.validate.divisions import Defaults
 from meshfit.validate.frameworks.assemble import Conventions, assemble
+from meshfit.validate.planner_choice import with_planned_shards
 from meshfit.validate.profiles import XLA
 from meshfit.validate.row_job import RowJob
-from meshfit.validate.rows import NotModelledError, TruthRow
+from meshfit.validate.rows import TruthRow
 
 
 def read(row: TruthRow) -> RowJob:
-    """The job of a row.
+    """The job of a row; what FSDP divides and what is replicated is a person's choice, so that the
+    planner chooses where a row does not say.
 
     Raises:
-        NotModelledError: something that is needed is not stated or not known; what FSDP divides and
-            what is replicated is a person's choice here, so that there is no default.
+        NotModelledError: something that is needed is not stated or not known.
     """
-    if not row.text("dp_shard"):
-        raise NotModelledError("not stated: dp_shard")
-    return assemble(row, _CONVENTIONS)
+    job = assemble(row, _CONVENTIONS)
+    is_chosen = job.layout.zero_stage == 3 and not row.text("dp_shard")
+    return with_planned_shards(job) if is_chosen else job
 
 
 _CONVENTIONS = Conventions(
