@@ -11,8 +11,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.run.checkpoint.reshards import SAVED, Saved
-from tests.run.checkpoint.test_reshard import run_session
+from tests.run.checkpoint.reshards import ALL, Saved
+from tests.run.checkpoint.resumes import run_sessions
 from tests.run.layouts import Case
 
 HEAD = """# Checkpoints under another layout
@@ -39,18 +39,14 @@ def main() -> None:
         print(page(found))
         return
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        run_session(folder, "save", 4)
-        for ranks in (4, 2, 1):
-            run_session(folder, "load", ranks)
-        print(page(folder))
+        print(page(run_sessions(Path(name), "all")))
 
 
 def page(folder: Path) -> str:
     """Everything that the sessions left in ``folder``, as the page."""
     resumed = [
         row(folder, saved, case, ranks)
-        for saved in SAVED
+        for saved in ALL
         for ranks, cases in saved.loads.items()
         for case in cases
     ]
@@ -59,7 +55,7 @@ def page(folder: Path) -> str:
         "| model | saved on | how | bytes | training stood still | good after |",
         "|---|---|---|---|---|---|",
     ]
-    return "\n".join([HEAD, *resumed, *head, *(save_row(folder, saved) for saved in SAVED)])
+    return "\n".join([HEAD, *resumed, *head, *(save_row(folder, saved) for saved in ALL)])
 
 
 def row(folder: Path, saved: Saved, case: Case, ranks: int) -> str:

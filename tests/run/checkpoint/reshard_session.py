@@ -1,7 +1,7 @@
-"""Run under torchrun with ``FOLDER save`` or ``FOLDER load``: every checkpoint of ``reshards.SAVED``.
+"""Run under torchrun with ``FOLDER SET ACTION...``: the checkpoints of one of ``reshards.SETS``.
 
-``save`` trains each saving layout through, with a checkpoint halfway; both leave what they found in
-``FOLDER/NAME.json``. Loading layouts are those of the world's size.
+``save`` trains each saving layout through, with a checkpoint halfway; ``load`` goes on from it under
+each loading layout of the world's size. Both leave what they found in ``FOLDER/NAME.json``.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from meshfit.record.checkpoint import checkpoint_path, read_manifest
+from meshfit.record.checkpoint import checkpoint_path
 from meshfit.record.schema import RunRequest
 from meshfit.run.checkpoint.loading import load
 from meshfit.run.checkpoint.running import identity_of
@@ -26,7 +26,7 @@ from meshfit.run.parallelize import build_rank_model
 from meshfit.run.ranks import join
 from meshfit.run.trainer import Trainer
 from meshfit.workload.corpus import open_corpus
-from tests.run.checkpoint.reshards import SAVED, STEPS_AFTER, STEPS_BEFORE, Saved
+from tests.run.checkpoint.reshards import SETS, STEPS_AFTER, STEPS_BEFORE, Saved
 from tests.run.layouts import CONFIGS, Case
 
 CPU = torch.device("cpu")
@@ -137,8 +137,10 @@ def resume(saved: Saved, case: Case, folder: Path) -> dict:
     return run.found(step) | {"step": step, "moments": moments, "load_s": loaded_s}
 
 
-def results(action: str, folder: Path, world_size: int) -> Iterator[tuple[str, dict]]:
-    for saved in SAVED:
+def results(
+    saves: list[Saved], action: str, folder: Path, world_size: int
+) -> Iterator[tuple[str, dict]]:
+    for saved in saves:
         if action == "save":
             yield saved.folder, save(saved, folder)
         else:
@@ -147,20 +149,19 @@ def results(action: str, folder: Path, world_size: int) -> Iterator[tuple[str, d
 
 
 def main() -> None:
-    folder, action = Path(sys.argv[1]), sys.argv[2]
+    folder, saves, actions = Path(sys.argv[1]), SETS[sys.argv[2]], sys.argv[3:]
     torch.set_num_threads(1)
     with join("cpu", 120.0) as rank:
-        if action == "save" and rank.rank == 0:
-            for model in {saved.case.model for saved in SAVED}:
+        if "save" in actions and rank.rank == 0:
+            for model in {saved.case.model for saved in saves}:
                 write_initial_weights(CONFIGS[model], folder / "weights" / model, seed=0)
         if dist.is_initialized():
             dist.barrier()
-        for name, found in results(action, folder, rank.world_size):
-            if rank.rank == 0:
-                (folder / f"{name}.json").write_text(json.dumps(found))
-                print(name, flush=True)
-        if action == "save" and rank.rank == 0:
-            assert read_manifest(checkpoint_path(folder / SAVED[0].folder, STEPS_BEFORE)).files
+        for action in actions:
+            for name, found in results(saves, action, folder, rank.world_size):
+                if rank.rank == 0:
+                    (folder / f"{name}.json").write_text(json.dumps(found))
+                    print(name, flush=True)
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ class TrainingState:
         """Name -> tensor, which shares memory with the run's own."""
         found = {f"{_BUFFER}.{name}": buffer for name, buffer in self._buffers.items()}
         for name, parameter in self._parameters:
-            found[f"{_MODEL}.{name}"] = parameter.detach()
+            found.setdefault(f"{_MODEL}.{name}", parameter.detach())  # of two copies, the first
             for key, value in self._optimizer.state.get(parameter, {}).items():
-                found[f"{_OPTIMIZER}.{name}.{key}"] = value
+                found.setdefault(f"{_OPTIMIZER}.{name}.{key}", value)
         return found
 
     def size_bytes(self) -> int:
@@ -133,5 +133,7 @@ def _check_shape(name: str, tensor: Tensor, stored: Mapping[str, object]) -> Non
 @torch.no_grad()
 def _copy(source: nn.Parameter, target: nn.Parameter, optimizer: Optimizer) -> None:
     local_tensor(target).copy_(local_tensor(source))
+    theirs = optimizer.state.get(target, {})  # none where ZeRO stage 1 gave it to another rank
     for key, value in optimizer.state.get(source, {}).items():
-        local_tensor(optimizer.state[target][key]).copy_(local_tensor(value))
+        if key in theirs:
+            local_tensor(theirs[key]).copy_(local_tensor(value))
