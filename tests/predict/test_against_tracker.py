@@ -18,6 +18,7 @@ import pytest
 
 from meshfit.engines.native.profile import NATIVE
 from meshfit.predict.estimate import estimate
+from meshfit.workload.training import AdapterSpec
 from tests.predict.builders import BF16, FP32, cluster, layouts, llama, training
 
 LLAMA = llama(kv_heads=4)
@@ -95,3 +96,26 @@ def test_predicted_peaks_are_right_in_the_median_and_lean_to_neither_side():
     every = [error for row in MEASURED for error in errors(*row)]
     assert statistics.median(map(abs, every)) < 0.01
     assert abs(statistics.median(every)) < 0.005
+
+
+ADAPTED = [
+    (("q_proj", "k_proj", "v_proj", "o_proj"), 1, 13_025_036),
+    (("q_proj", "k_proj", "v_proj", "o_proj"), 2, 22_227_724),
+    (("q_proj", "v_proj"), 1, 12_787_404),
+    ((), 1, 15_425_388),
+]
+"""Linears with an adapter of rank 8 (none named: all), sequences of a micro-batch, and the peak of one
+process: four layers of 128 x 384, sequences of 256 tokens, 256 of vocabulary."""
+
+
+@pytest.mark.parametrize(("targets", "sequences", "measured"), ADAPTED)
+def test_a_predicted_peak_beside_adapters_is_close_to_the_tracked_one(targets, sequences, measured):
+    spec = training(
+        sequence_length=256,
+        global_batch_size=sequences,
+        adapter=AdapterSpec(rank=8, targets=targets),
+    )
+    model = llama(intermediate_size=384, vocab_size=256)
+    alone = layouts({"micro_batch_size": sequences})
+    found = estimate(model, spec, cluster(device_type="cpu"), alone, NATIVE)
+    assert abs(found.ranks(0)[0].total / measured - 1) < 0.012

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from meshfit.predict.memory.blocks import BlockMemory, block_memory
-from meshfit.predict.memory.blocks.parts import linear_input, norm_tensors
-from meshfit.predict.shape.adapters import kept_beside_adapters
+from meshfit.predict.memory.blocks.parts import NOTHING, linear_input, norm_tensors
+from meshfit.predict.shape.adapters import frees_last_input, kept_beside_adapters
 from meshfit.predict.shape.layer_basis import FP32_BYTES, LayerBasis
 from meshfit.predict.shape.saved import BytesPerToken, SavedTensor, total
 from meshfit.workload.model import LayerSpec
@@ -57,8 +57,12 @@ def layer_bytes(layer: LayerSpec, basis: LayerBasis) -> LayerBytes:
         operations=total(operations),
         operations_again=total(t for t in tensors if t.name not in kept_anyway),
         gradients=_gradients(layer, basis),
-        last_input=last.last_input,
+        last_input=last.last_input if _frees_last_input(last, basis) else NOTHING,
     )
+
+
+def _frees_last_input(block: BlockMemory, basis: LayerBasis) -> bool:
+    return basis.adapter is None or frees_last_input(block.saved, basis.adapter)
 
 
 def layer_tensors(layer: LayerSpec, basis: LayerBasis) -> tuple[SavedTensor, ...]:

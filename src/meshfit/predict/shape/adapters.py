@@ -29,6 +29,8 @@ _CONSUMERS: dict[str, tuple[str, ...]] = {
 _OPERANDS_ANYWAY = frozenset(("attention.out", "mlp.activated"))
 """Kept without an adapter too: by the attention kernel, and by the product of a gated MLP."""
 
+_LAST_LINEARS = frozenset(("o_proj", "down_proj", "out_proj"))
+
 
 def has_adapter(linear: str, adapter: AdapterSpec) -> bool:
     """Whether the linear of this name below its block has one; none named means all of them."""
@@ -58,6 +60,18 @@ def kept_beside_adapters(
 ) -> tuple[SavedTensor, ...]:
     """Of what a layer keeps when all weights are trained, what it keeps when they are frozen."""
     return tuple(tensor for tensor in tensors if _is_kept(tensor, adapter))
+
+
+def frees_last_input(saved: Iterable[SavedTensor], adapter: AdapterSpec) -> bool:
+    """Whether the backward of a block, which keeps ``saved``, begins by freeing the input of its last
+    linear: where that one has an adapter. (Stacked experts are no linears, and kept as they are.)"""
+    readers = {
+        linear
+        for tensor in saved
+        for linear in _CONSUMERS.get(tensor.name, ())
+        if linear in _LAST_LINEARS
+    }
+    return not readers or any(has_adapter(linear, adapter) for linear in readers)
 
 
 def _is_kept(tensor: SavedTensor, adapter: AdapterSpec) -> bool:
