@@ -57,14 +57,17 @@ def test_ranks_that_the_other_axes_do_not_divide_are_refused(job: Path) -> None:
     [
         ({"axis": "ep"}, "--axis 'ep' does not grow"),
         ({"ranks": [2, 2]}, "at least two numbers of ranks"),
+        ({"ranks": [1, 3]}, r"on 3 ranks, layout dp_shard=3,zero_stage=3 is not legal"),
     ],
 )
 def test_what_cannot_be_scaled_is_refused(job: Path, changes: dict, message: str) -> None:
     from rich.console import Console
 
-    asked = {"kind": "strong", "ranks": [1, 2], "axis": "dp_shard", "layout": None, "out": None}
+    asked = {"kind": "strong", "ranks": [1, 2], "axis": "dp_shard", "layout": None}
+    out = job / "out"
     with pytest.raises(InputError, match=message):
-        scale(job, **{**asked, **changes}, console=Console(stderr=True))
+        scale(job, **{**asked, **changes}, out=out, console=Console(stderr=True))
+    assert not out.exists(), "something ran before all was known to be right"
 
 
 def test_another_cluster_than_this_machine_is_refused(job: Path) -> None:

@@ -11,6 +11,7 @@ from meshfit.cluster.schema import HereBlock
 from meshfit.compare.scaling import Scaled, ScalingKind, ScalingPoint, scaling
 from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
+from meshfit.funnel.check.checking import require_legal
 from meshfit.funnel.sweep.fit import FitEnd, fit_layouts
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.job.found import FoundJob
@@ -46,6 +47,8 @@ def scale(
         raise InputError("scaling takes at least two numbers of ranks, e.g. --ranks 1,2,4")
     jobs = [_job_on(path, count, kind, min(ranks), layout) for count in sorted(set(ranks))]
     layouts = [_grown(job, axis) for job in jobs]
+    for job, grown in zip(jobs, layouts, strict=True):  # all of them before the first one runs
+        require_legal(job, grown, what=f"on {grown.world_size} ranks, layout")
     root = out or RunFolder.of_plan(f"{jobs[0].name} scale {kind}", jobs[0].identity).root
     points = []
     for job, grown in zip(jobs, layouts, strict=True):
