@@ -1,19 +1,18 @@
 """Run under torchrun: many exported scripts, or many requests of the worker, in one world.
 
-``python export_session.py script|worker FOLDER`` does each subfolder's case in the order of names,
+``python -m tests.engines.export_session script|worker FOLDER`` does each subfolder's case in the order of names,
 with a rendezvous of its own. With ``script`` it stands for a machine without meshfit: importing
 meshfit fails, so this file must not import it either.
 """
 
-import functools
 import importlib.abc
-import os
 import runpy
 import sys
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
+
+from tests.rendezvous import rendezvous_at
 
 
 class RefuseMeshfit(importlib.abc.MetaPathFinder):
@@ -35,16 +34,6 @@ def run_worker(case: Path) -> None:
         rendezvous_at(folder / "rendezvous")
         main([str(folder / "request.json"), str(folder)])
 
-
-def rendezvous_at(file: Path) -> None:
-    """Let the next process group meet in ``file``: torchrun's own meeting point serves only once."""
-    world = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
-    dist.init_process_group = functools.partial(
-        INIT_PROCESS_GROUP, init_method=f"file://{file}", **world
-    )
-
-
-INIT_PROCESS_GROUP = dist.init_process_group
 
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])

@@ -1,6 +1,7 @@
 """What is written for an engine says the same layout when it is read back."""
 
 import ast
+import os
 import re
 import subprocess
 from dataclasses import replace
@@ -137,6 +138,31 @@ def test_scripts_are_scripts_and_several_hosts_have_a_slurm_job(engine, names, t
     for name in names:
         (tmp_path / name).write_text(files[name])
         subprocess.run(["bash", "-n", str(tmp_path / name)], check=True)
+
+
+@pytest.mark.parametrize("model", MODELS["megatron"])
+def test_megatron_is_given_every_argument_as_it_is_written(model, tmp_path):
+    """Whatever lies beside the script: ``--moe-layer-freq ([0]*3+[1]*58)`` is no pattern of files."""
+    layout = LayoutSpec(dp_shard=32, zero_stage=1, recompute="operations")
+    text = EXPORTS["megatron"](handover("megatron", model, layout))["train.sh"]
+    (tmp_path / "train.sh").write_text(text)
+    (tmp_path / "(0x3+1y58)").touch()
+    (tmp_path / "torchrun").write_text('#!/bin/bash\nprintf "%s\\0" "$@"\n')
+    (tmp_path / "torchrun").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "train.sh", "two words"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = done.stdout.split("\0")[:-1]
+    assert words[-1] == "two words"
+    assert words[words.index("--recompute-modules") + 1 :][:2] == ["layernorm", "moe_act"]
+    if "--moe-layer-freq" in words:
+        assert words[words.index("--moe-layer-freq") + 1] == "([0]*3+[1]*58)"
 
 
 ODD_NAME = 'a "b" $(touch pwned) `touch pwned`\ntouch pwned; é \'c\' """ \\'

@@ -351,9 +351,9 @@ def run_cases(folder: Path, cases: dict[str, tuple[dict, dict, TrainingSpec]]) -
     """All cases run by the worker in one torchrun, and by their scripts in another."""
     for name, (keys, config, spec) in cases.items():
         write_case(folder / name, make_layout(keys), config, spec)
-    program = [str(Path(__file__).with_name("export_session.py"))]
     for kind in ("worker", "script"):
-        torchrun([*program, kind, str(folder)], folder / f"{kind}.txt")
+        session = ["-m", "tests.engines.export_session", kind, str(folder)]
+        torchrun(session, folder / f"{kind}.txt")
     return folder
 
 
@@ -389,6 +389,7 @@ def run_group(command: list[str], log: Path, environment: dict[str, str]) -> Non
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            cwd=ROOT,
             env=environment,
         )
         try:

@@ -93,7 +93,7 @@ TP = "config.parallelism.tensor_parallel_degree"
             "none of none, cpu, nvme",
         ),
         (deepspeed(train_batch_size=64, tensor_parallel={"autotp_size": -2}), "at least 0"),
-        ('{"train_batch_size": 64, // all\n}', "line 1: no JSON"),
+        ('{"train_batch_size": 64, // all\n', "line 1: no JSON"),
         ('{"train_batch_size": 64, "a": ' + '{"a":' * 3000 + "1" + "}" * 3001, "too deep"),
         (BRIDGE + "model.tensor_model_parallel_size=0", "model.tensor_model_parallel_size 0"),
         (

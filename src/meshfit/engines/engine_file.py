@@ -40,7 +40,7 @@ class EngineFile:
         form: what kind of file it is, in words.
         settings: every option that it sets.
         unknown: options that the engine does not know.
-        num_ranks: accelerators that it is for; None where it does not say.
+        num_ranks: accelerators that it is for; num_hosts: that they are in; None where it does not say.
         model: the architecture, or a name of it; None where it does not say.
         layout, workload, runtime: keys of a job, as far as they are stated.
         facts: what only this engine's rules ask for, by name.
@@ -56,6 +56,7 @@ class EngineFile:
     settings: tuple[Setting, ...]
     unknown: tuple[UnknownOption, ...] = ()
     num_ranks: int | None = None
+    num_hosts: int | None = None
     model: ModelSpec | str | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)

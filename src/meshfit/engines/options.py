@@ -12,7 +12,8 @@ class OptionTable:
 
     Attributes:
         source: the release, and where in it they stand.
-        values: option -> how many values it takes: ``flag``, ``one``, ``many``; ``block`` holds others.
+        values: option -> how many values it takes: ``flag``, ``one``, ``many``, or that many (``3``);
+            ``block`` holds others.
         aliases: another name of an option -> the one that it stands for.
     """
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from meshfit.engines.accelerate.read import read as read_accelerate
@@ -20,7 +21,8 @@ from meshfit.engines.megatron_bridge.write import layout_options as bridge_optio
 from meshfit.engines.serving_file import ServingForm
 from meshfit.engines.sglang import read as sglang
 from meshfit.engines.sglang import write as write_sglang
-from meshfit.engines.syntax.edit import HYDRA, JSON, SHELL, TOML, YAML, Style
+from meshfit.engines.syntax.edit import HYDRA, SHELL, TOML, YAML, Editor, edited
+from meshfit.engines.syntax.edit_json import edited_json
 from meshfit.engines.torchtitan.read import read_python_file, read_toml_file
 from meshfit.engines.torchtitan.write import python_options, toml_options
 from meshfit.engines.vllm import read as vllm
@@ -39,14 +41,14 @@ class Form:
         marks: patterns of which any one tells it from all others.
         read: what it says.
         write: the options that a layout decides, as it names them.
-        style: how it writes an option; None where changes are listed and not made in its text.
+        edit: its text with options set otherwise; None where changes are listed and not made.
     """
 
     words: str
     marks: tuple[str, ...]
     read: Reader
     write: Writer
-    style: Style | None
+    edit: Editor | None
 
 
 FORMS: tuple[Form, ...] = (
@@ -55,7 +57,7 @@ FORMS: tuple[Form, ...] = (
         marks=(r"^\s*(from|import)\s+megatron\.bridge\b",),
         read=bridge.read_python_file,
         write=bridge_options,
-        style=None,
+        edit=None,
     ),
     Form(
         words="overrides of a recipe of Megatron-Bridge",
@@ -65,7 +67,7 @@ FORMS: tuple[Form, ...] = (
         ),
         read=bridge.read_command,
         write=bridge_options,
-        style=HYDRA,
+        edit=partial(edited, style=HYDRA),
     ),
     Form(
         words="arguments of Megatron-LM",
@@ -76,49 +78,52 @@ FORMS: tuple[Form, ...] = (
         ),
         read=read_megatron,
         write=megatron_options,
-        style=SHELL,
+        edit=partial(edited, style=SHELL),
     ),
     Form(
         words="a configuration function of torchtitan",
         marks=(r"^\s*(from|import)\s+torchtitan\b",),
         read=read_python_file,
         write=python_options,
-        style=None,
+        edit=None,
     ),
     Form(
         words="a TOML file of torchtitan",
         marks=(r"^\s*\[(parallelism|training|activation_checkpoint)\]",),
         read=read_toml_file,
         write=toml_options,
-        style=TOML,
+        edit=partial(edited, style=TOML),
     ),
     Form(
         words="a YAML file of Megatron-LM",
         marks=(r"^(language_model|model_parallel)\s*:",),
         read=read_megatron_yaml,
         write=megatron_yaml_options,
-        style=YAML,
+        edit=partial(edited, style=YAML),
     ),
     Form(
         words="a YAML file of Megatron-Bridge",
         marks=(r"^\s+(tensor|pipeline|context|expert)_model_parallel_size\s*:", r"^ddp\s*:"),
         read=bridge.read_yaml_file,
         write=bridge_options,
-        style=YAML,
+        edit=partial(edited, style=YAML),
     ),
     Form(
         words="a JSON file of DeepSpeed",
         marks=(r'"(zero_optimi[sz]ation|train_micro_batch_size_per_gpu|train_batch_size)"\s*:',),
         read=read_deepspeed,
         write=deepspeed_options,
-        style=JSON,
+        edit=edited_json,
     ),
     Form(
         words="a YAML file of Accelerate",
-        marks=(r"^(distributed_type|compute_environment|fsdp_config|parallelism_config)\s*:",),
+        marks=(
+            r"^(distributed_type|compute_environment|fsdp_config|parallelism_config)\s*:",
+            r'"(distributed_type|fsdp_config|parallelism_config)"\s*:',
+        ),
         read=read_accelerate,
         write=accelerate_options,
-        style=YAML,
+        edit=partial(edited, style=YAML),
     ),
 )
 
@@ -163,6 +168,9 @@ SERVING_FORMS: tuple[ServingForm, ...] = (
         budget=write_vllm.BUDGET,
     ),
 )
+
+KNOWN = "; ".join(form.words for form in (*FORMS, *SERVING_FORMS))
+"""All kinds of files, as a message names them."""
 
 
 def recognise_server(text: str) -> ServingForm | None:

@@ -6,8 +6,9 @@ import tomllib
 import pytest
 import yaml
 
-from meshfit.engines.syntax.blocks import read_toml, read_yaml
-from meshfit.engines.syntax.edit import JSON, SHELL, TOML, YAML, edited
+from meshfit.engines.syntax.blocks import read_json, read_toml, read_yaml
+from meshfit.engines.syntax.edit import SHELL, TOML, YAML, edited, says
+from meshfit.engines.syntax.edit_json import edited_json
 from meshfit.engines.syntax.shell import read_script
 
 
@@ -34,17 +35,54 @@ def edit_script(text, changes):
             {"--tp": 4},
             "run --tp 4 --tp-overlap 1\n",
         ),
+        ('C="a.py --pp 2 --tp 8"\n', {"--tp": 4}, 'C="a.py --pp 2 --tp 4"\n'),
+        (
+            'C="a.py --pp 2 \\\n  --tp 8"\n',
+            {"--cp": 2},
+            'C="a.py --pp 2 \\\n  --cp 2 --tp 8"\n',
+        ),
+        ("A=(\n  --pp 2\n  --tp 8)\n", {"--cp": 2}, "A=(\n  --pp 2\n  --cp 2 --tp 8)\n"),
     ],
 )
 def test_a_script(text, changes, expected):
     assert edit_script(text, changes) == expected
 
 
-def test_json_stays_json_whatever_is_added_or_left_out():
-    text = '{\n  "a": 1,\n  "block": {\n    "x": 2,\n    "y": {"z": 3}\n  }\n}\n'
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n  "a": 1,\n  "block": {\n    "x": 2,\n    "y": {"z": 3}\n  }\n}\n',
+        '{"a": 1, "block": {"x": 2, "y": {"z": 3}}}',
+        '{"a":1,"block":{"y":{"z":3},\n\t"x":2}}',
+    ],
+    ids=["a line each", "one line", "tabs and no spaces"],
+)
+def test_json_stays_json_whatever_is_added_or_left_out(text):
     changes = {"a": 5, "b": 6, "block.y": None, "block.w": True, "other.inner": "cpu"}
-    new = json.loads(edited(text, read_yaml(text), changes, JSON))
-    assert new == {"a": 5, "b": 6, "block": {"x": 2, "w": True}, "other": {"inner": "cpu"}}
+    new = edited_json(text, read_json(text), changes)
+    assert json.loads(new) == {
+        "a": 5,
+        "b": 6,
+        "block": {"x": 2, "w": True},
+        "other": {"inner": "cpu"},
+    }
+    assert says(read_json(text), read_json(new), changes)
+
+
+def test_the_rest_of_a_json_file_stays_as_it_was():
+    text = '{\n  "a": 1,\n  "block": {\n    "x": 2,\n    "y": 3\n  }\n}\n'
+    new = edited_json(text, read_json(text), {"block.y": None, "block.x": 4, "c": 7})
+    assert new == '{\n  "c": 7,\n  "a": 1,\n  "block": {\n    "x": 4\n  }\n}\n'
+
+
+def test_an_edit_that_does_not_say_what_was_asked_for_is_noticed():
+    before = read_script("run --tp 8 --pp 2", {}).settings
+    other = read_script("run --tp 4 --pp 2", {}).settings
+    assert says(before, other, {"--tp": 4})
+    assert says(before, other, {"--tp": 4, "--sp": None})
+    assert not says(before, other, {"--tp": 2})
+    assert not says(before, other, {"--tp": 4, "--pp": None})
+    assert not says(before, other, {"--tp": 4, "--sp": True})
 
 
 def test_yaml_stays_yaml():

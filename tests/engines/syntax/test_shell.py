@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from meshfit.engines.syntax.shell import read_script
 from meshfit.errors import InputError
 
-VALUES = {"--flag": "flag", "--many": "many"}
+VALUES = {"--flag": "flag", "--many": "many", "--three": "3"}
 
 
 def options(text):
@@ -60,6 +60,26 @@ def test_options_come_with_their_values_and_lines(text, expected):
         ("python a.py --tp $(( (1 + 1) * 4 ))", [("--tp", "8", 1)]),
         ("declare -i TP=8\nX=1 python a.py --tp=$TP", [("--tp", "8", 2)]),
         ('F="([0]*3 + [1]*5)"\npython a.py --freq "$F"', [("--freq", "([0]*3 + [1]*5)", 2)]),
+        (
+            "srun /bin/bash -exc 'export X=1; cd /src && torchrun a.py --tp 8'",
+            [("--tp", "8", 1)],
+        ),
+        ("bash -c '\nTP=8\na.py --tp $TP'", [("--tp", "8", 3)]),
+        ("sbatch <<EOF\n#!/bin/bash\npython a.py --tp 8\nEOF", [("--tp", "8", 3)]),
+        ("cat > job.sh <<'EOF'\nTP=8\npython a.py --tp $TP\nEOF", [("--tp", "8", 3)]),
+        ("python a.py --three 1 2 3 rest --tp 8", [("--three", "1 2 3", 1), ("--tp", "8", 1)]),
+        (
+            "#SBATCH --nodes=4\n#SBATCH --gres=gpu:h100:8\na.py --tp $SLURM_NNODES --pp $SLURM_GPUS_ON_NODE",
+            [("--tp", "4", 3), ("--pp", "8", 3)],
+        ),
+        (
+            "#SBATCH -N 4\n#SBATCH --ntasks-per-node 8\na.py --tp $SLURM_NTASKS",
+            [("--tp", "32", 3)],
+        ),
+        (
+            "# host 0\na.py --tp 8 --node-rank 0\n# host 1\na.py --tp 8 --node-rank 1",
+            [("--tp", "8", 2), ("--node-rank", "0", 2)],
+        ),
         ("\ufeffpython a.py \\\r\n  --tp 8\r\n", [("--tp", "8", 2)]),
     ],
 )
@@ -94,6 +114,12 @@ def test_options_of_which_several_could_be_meant_are_refused(text, said):
         read_script(text, {})
 
 
+def test_of_several_programs_the_one_with_most_marks_trains():
+    text = "python prepare.py --tp 1\npython train.py --tp 8 --pp 2\npython convert.py --pp 4"
+    script = read_script(text, VALUES, marks=("--tp", "--pp"))
+    assert [one.value for one in script.settings] == ["8", "2"]
+
+
 def test_a_reference_to_what_the_script_does_not_set_is_reported():
     script = read_script("python a.py --tp 8 $MORE", VALUES)
     assert [(one.name, one.line) for one in script.left_open] == [("$MORE", 1)]
@@ -120,7 +146,7 @@ def test_variables_that_hold_each_other_end():
         st.sampled_from(
             ["a", "A=", "A+=(", "(", ")", "((", "))", "$(", "${A", "}", "$A", "'", '"', "\\", "\n", " ",
              "<<E\n", "E\n", "<", ">", "2>&1", "&&", "|", ";", "#", "if", "fi", "do", "done", "--x", "=",
-             "[", "]", "export ", "a.py ", "for ", "bash -c ", "\r\n", "$((", "8", "*"]
+             "[", "]", "export ", "a.py ", "for ", "bash -c ", "sh -xc ", "apiVersion: 1\n", "\r\n", "$((", "8", "*"]
         ),
         max_size=30,
     ).map("".join)

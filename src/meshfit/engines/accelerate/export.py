@@ -53,6 +53,11 @@ def export(given: Handover) -> Files:
         f"micro-batch, {layout.num_micro_batches(training.global_batch_size)} accumulated."
     )
     lines.append(left_to_the_script(training, SAID))
+    if given.num_hosts > 1:
+        lines.append(
+            "On every host: accelerate launch with --machine_rank, --main_process_ip and "
+            "--main_process_port."
+        )
     if layout.recompute == "full" and not shards:
         lines.append(RECOMPUTE_IN_MODEL)
     return {CONFIG: manifest(commented(lines), config)}

@@ -1,9 +1,11 @@
 """Accelerate's YAML, as ``accelerate config`` writes it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from meshfit.engines.accelerate.write import CP_STRATEGIES
+from meshfit.engines.deepspeed.read import STAGES
 from meshfit.engines.engine_file import EngineFile, require_blocks, unknown_options
 from meshfit.engines.options import option_table
 from meshfit.engines.syntax.blocks import read_yaml
@@ -14,6 +16,11 @@ _SIZES = "parallelism_config.parallelism_config_"
 _CP_METHODS = {theirs: ours for ours, theirs in CP_STRATEGIES.items()}
 _PRECISIONS = {"no": "fp32", "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "fp8_mixed"}
 _KINDS = ("NO", "MULTI_GPU", "FSDP", "DEEPSPEED")
+_KINDS_NOT_PREDICTED = (
+    "MULTI_CPU", "MULTI_HPU", "MULTI_MLU", "MULTI_MUSA", "MULTI_NEURON", "MULTI_NPU", "MULTI_SDAA",
+    "MULTI_XPU", "MEGATRON_LM", "XLA",
+)  # fmt: skip
+_ACCUMULATION = "deepspeed_config.gradient_accumulation_steps"
 _DEVICES = ("none", "cpu", "nvme")
 
 _STRATEGIES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3,
@@ -35,10 +42,12 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
     table = option_table("accelerate")
     require_blocks(settings, table)
     options = Settings([_spelt_out(one) for one in settings])
-    options.choice("compute_environment", ("LOCAL_MACHINE",), "LOCAL_MACHINE")
+    options.predicted("compute_environment", ("LOCAL_MACHINE",), "LOCAL_MACHINE")
+    _refuse_cpu(options)
     ranks = num_ranks or (options.count("num_processes") if "num_processes" in options else None)
     kind = _kind(options, ranks)
     is_deepspeed = kind == "DEEPSPEED"
+    is_auto = options.text(_ACCUMULATION) == "auto"
     rewritten = kind == "MULTI_GPU" or (kind == "FSDP" and _fsdp_version(options) == "2")
     layout = _by_deepspeed(options, ranks) if is_deepspeed else _layout(options, kind, ranks)
     return EngineFile(
@@ -47,14 +56,42 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
         settings=tuple(settings),
         unknown=unknown_options(settings, table),
         num_ranks=ranks,
+        num_hosts=options.count("num_machines") if num_ranks is None else None,
         layout=layout,
         workload={"precision": _precision(options)},
-        accumulation=options.count("deepspeed_config.gradient_accumulation_steps")
-        if is_deepspeed
-        else 1,
-        notes=() if rewritten else (NOT_REWRITTEN,),
+        runtime={"compile": True} if _compiles(options) else {},
+        accumulation=options.count(_ACCUMULATION) if is_deepspeed and not is_auto else 1,
+        notes=tuple(_notes(options, is_rewritten=rewritten, is_auto=is_auto)),
         is_rewritten=rewritten,
     )
+
+
+def _refuse_cpu(options: Settings) -> None:
+    found = options.get("use_cpu")
+    if found is not None and found.is_on():
+        raise InputError(
+            f"line {found.line}: use_cpu true trains on CPU ranks, whatever accelerators there are; "
+            f"accelerators need false"
+        )
+
+
+def _compiles(options: Settings) -> bool:
+    """Whether Accelerate hands the model to torch.compile."""
+    backend = options.text("dynamo_config.dynamo_backend", "dynamo_config.backend", default="NO")
+    return backend.upper() not in ("NO", "FALSE", "NONE")  # a bare NO is false to YAML
+
+
+def _notes(options: Settings, *, is_rewritten: bool, is_auto: bool) -> Iterator[str]:
+    if not is_rewritten:
+        yield NOT_REWRITTEN
+    if is_auto:
+        yield f"{_ACCUMULATION} is auto: 1, or --global-batch"
+    strategy = options.get("fsdp_config.fsdp_sharding_strategy")
+    if strategy is not None and _fsdp_version(options) == "2":
+        yield (
+            f"line {strategy.line}: fsdp_sharding_strategy {strategy.value} does nothing under fsdp_version 2: "
+            f"fsdp_reshard_after_forward says what is sharded"
+        )
 
 
 def _spelt_out(setting: Setting) -> Setting:
@@ -71,7 +108,11 @@ def _kind(options: Settings, ranks: int | None) -> str:
     if found is None:
         return "MULTI_GPU"
     is_bare_no = found.value is False
-    kind = "NO" if is_bare_no else options.choice("distributed_type", _KINDS, "NO")
+    if is_bare_no:
+        kind = "NO"
+    else:
+        options.choice("distributed_type", (*_KINDS, *_KINDS_NOT_PREDICTED), "NO")
+        kind = options.predicted("distributed_type", _KINDS, "NO")
     if kind == "NO" and (ranks or 1) > 1:
         raise InputError(
             f"line {found.line}: distributed_type NO runs one process, not {ranks}; MULTI_GPU or FSDP "
@@ -98,7 +139,7 @@ def _by_deepspeed(options: Settings, ranks: int | None) -> dict[str, Any]:
             f"line {file.line}: DeepSpeed's settings are in {file.value}: check that file, with "
             f"--gpus {ranks or 'N'}"
         )
-    stage = options.count("deepspeed_config.zero_stage", default=2, least=0)
+    stage = int(options.choice("deepspeed_config.zero_stage", STAGES, "2"))
     layout: dict[str, Any] = {"zero_stage": stage}
     names = [f"deepspeed_config.offload_{what}_device" for what in ("optimizer", "param")]
     if any(options.choice(name, _DEVICES, "none") != "none" for name in names):

@@ -1,13 +1,14 @@
 """DeepSpeed's JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from meshfit.engines.deepspeed.write import GRADIENT_BYTES
 from meshfit.engines.engine_file import EngineFile, require_blocks, unknown_options
 from meshfit.engines.options import option_table
-from meshfit.engines.syntax.blocks import read_json
-from meshfit.engines.syntax.setting import Settings
+from meshfit.engines.syntax.blocks import read_json, read_json_with_comments
+from meshfit.engines.syntax.setting import Setting, Settings
 from meshfit.errors import InputError
 
 _OPTIMIZERS = {
@@ -21,6 +22,7 @@ _OPTIMIZERS = {
 AUTO = "auto"
 """What Hugging Face's Trainer fills in from its own arguments."""
 
+STAGES = ("0", "1", "2", "3")
 _DEVICES = ("none", "cpu", "nvme")
 
 _NOT_IN_ANSWER = (
@@ -28,6 +30,12 @@ _NOT_IN_ANSWER = (
     "zero_optimization.zero_quantized_weights",
     "zero_optimization.zero_quantized_gradients",
     "torch_autocast",
+    "autotuning.enabled",
+    "compile.deepcompile",
+    "expert_parallel.enabled",
+    "hybrid_engine.enabled",
+    "pipeline",
+    "weight_quantization",
 )
 """Options that change memory and time and that no layout has."""
 
@@ -38,7 +46,7 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
     Raises:
         InputError: no JSON, a number is none, or a value or a batch that DeepSpeed refuses.
     """
-    settings = read_json(text)
+    settings, spoken = _settings(text)
     table = option_table("deepspeed")
     require_blocks(settings, table)
     autos = frozenset(one.name for one in settings if one.value == AUTO)
@@ -61,16 +69,32 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
         runtime=_runtime(options),
         facts=_facts(options),
         accumulation=options.count("gradient_accumulation_steps"),
-        notes=(*notes, *_notes(options, autos)),
+        notes=(*spoken, *notes, *_notes(options, autos)),
     )
+
+
+def _settings(text: str) -> tuple[list[Setting], tuple[str, ...]]:
+    """Those of the file, and a note where they are no plain JSON: DeepSpeed reads Hjson.
+
+    Raises:
+        InputError: they are neither.
+    """
+    try:
+        return read_json(text), ()
+    except InputError as error:
+        try:
+            settings = read_json_with_comments(text)
+        except InputError:
+            raise error from None
+        return settings, (f"{error}: DeepSpeed reads it even so, Hugging Face's Trainer does not",)
 
 
 def _layout(options: Settings, ranks: int | None) -> dict[str, Any]:
     tp = max(1, options.count("tensor_parallel.autotp_size", default=0, least=0))
     cp = options.count("sequence_parallel_size")
     layout: dict[str, Any] = {"tp": tp, "cp": cp}
-    stage = options.count("zero_optimization.stage", default=0, least=0)
-    if _offloads(options):
+    stage = int(options.choice("zero_optimization.stage", STAGES, "0"))
+    if _offloads(options, stage):
         layout["offload"] = "cpu"
     if ranks is not None:
         size = max(1, ranks // (tp * cp))
@@ -82,11 +106,22 @@ def _layout(options: Settings, ranks: int | None) -> dict[str, Any]:
     return layout
 
 
-def _offloads(options: Settings) -> bool:
-    blocks = [f"zero_optimization.offload_{what}.device" for what in ("optimizer", "param")]
-    older = ("zero_optimization.cpu_offload", "zero_optimization.cpu_offload_param")
-    devices = [options.choice(name, _DEVICES, "none") for name in blocks]
-    return any(device != "none" for device in devices) or any(map(options.is_on, older))
+def _offloads(options: Settings, stage: int) -> bool:
+    """Whether states go to the host: the optimizer's from stage 1 on, parameters at stage 3."""
+    return any(least <= stage for _, least in _offloading(options))
+
+
+def _offloading(options: Settings) -> Iterator[tuple[Setting, int]]:
+    """Settings that ask for it, each with the least stage at which DeepSpeed does it."""
+    for what, least in (("optimizer", 1), ("param", 3)):
+        name = f"zero_optimization.offload_{what}.device"
+        found = options.get(name)
+        if found is not None and options.choice(name, _DEVICES, "none") != "none":
+            yield found, least
+    for name, least in (("cpu_offload", 1), ("cpu_offload_param", 3)):
+        found = options.get(f"zero_optimization.{name}")
+        if found is not None and found.is_on():
+            yield found, least
 
 
 def _micro_batch(
@@ -135,6 +170,20 @@ def _notes(options: Settings, autos: frozenset[str]) -> list[str]:
         for name in _NOT_IN_ANSWER
         if name in options and options.text(name) not in ("1", "False")
     ]
+    stage = int(options.choice("zero_optimization.stage", STAGES, "0"))
+    notes += [
+        f"line {one.line}: {one.name} {one.value} does nothing at stage {stage}; from {least} on it does"
+        for one, least in _offloading(options)
+        if stage < least
+    ]
+    inner = options.get("tensor_parallel.tp.tp_size")
+    if inner is not None and inner.at_least(1) > 1 and "tensor_parallel.autotp_size" not in options:
+        notes.append(f"line {inner.line}: {inner.name} does nothing without autotp_size")
+    if "activation_checkpointing" in options:
+        notes.append(
+            "activation_checkpointing says how the program checkpoints, not that it does; "
+            "--layout recompute=full does"
+        )
     if "train_micro_batch_size_per_gpu" in autos and "train_batch_size" not in options:
         notes.append("train_micro_batch_size_per_gpu is auto: 1, or --micro-batch-size")
     return notes
@@ -142,8 +191,9 @@ def _notes(options: Settings, autos: frozenset[str]) -> list[str]:
 
 def _workload(options: Settings, precision: str) -> dict[str, Any]:
     workload: dict[str, Any] = {"precision": precision}
-    if optimizer := options.text("optimizer.type").lower():
-        workload["optimizer"] = _OPTIMIZERS.get(optimizer, optimizer)
+    if (found := options.get("optimizer.type")) is not None:
+        named = Settings([replace(found, value=str(found.value).lower())])
+        workload["optimizer"] = _OPTIMIZERS[named.predicted("optimizer.type", _OPTIMIZERS, "adam")]
     if "train_batch_size" in options:
         workload["global_batch"] = options.count("train_batch_size")
     return workload

@@ -77,7 +77,7 @@ def export(given: Handover) -> Files:
         lines.append("export CUDA_DEVICE_MAX_CONNECTIONS=1")
     for name, options in groups.items():
         lines += [f"{name}=(", *(f"    {words}" for words in command_words(options)), ")"]
-    arguments = " ".join(f"${{{name}[@]}}" for name in groups)
+    arguments = " ".join(f'"${{{name}[@]}}"' for name in groups)
     lines += torchrun(given, f'"${{MEGATRON:-.}}/pretrain_gpt.py" {arguments} "$@"')
     return {SCRIPT: "\n".join(lines) + "\n"}
 

@@ -40,6 +40,7 @@ _CP_METHODS = {"p2p": "ring", "a2a": "all_to_all", "allgather": "all_gather"}
 _ATTENTION = {"flash": "flash", "fused": "cudnn", "unfused": "unfused", "local": "unfused",
               "auto": "auto"}  # fmt: skip
 _FP8_RECIPES = {"delayed": "delayed", "tensorwise": "tensorwise", "blockwise": "blockwise", "mxfp8": "mxfp8"}  # fmt: skip
+_OPTIMIZERS = {"adam": "adamw", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}
 _SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 NOT_IN_ANSWER = (
@@ -98,11 +99,17 @@ def read(text: str, num_ranks: int | None) -> EngineFile:
     script = read_script(text, {**LAUNCHER, **table.values}, MARKS)
     options = Settings([one for one in script.settings if one.name.startswith("--")])
     launcher = [one for one in script.launcher if one.name.startswith("--")]
-    ranks = num_ranks or ranks_of(script, Settings(launcher))
+    if not any(one.name in table.values for one in options.all):
+        raise InputError(
+            "options of Megatron-LM are in it, but in no command or list that is read; give the command "
+            "alone"
+        )
+    ranks, hosts = started_ranks(script, Settings(launcher), num_ranks)
     file = described(options, ranks, script.variables)
     return replace(
         file,
         form="Megatron-LM arguments",
+        num_hosts=hosts,
         settings=tuple(options.all),
         unknown=(
             *_unknown(options, launcher, table),
@@ -151,14 +158,23 @@ def _unknown(
     return (*unknown_options(launcher, launch), *unknown_options(options.all, table))
 
 
-def ranks_of(script: Script, options: Settings) -> int | None:
-    """Those that torchrun starts, else a WORLD_SIZE that the script sets."""
-    per_node = options.text("--nproc_per_node", "--nproc-per-node", "--num_gpus")
-    nodes = options.text("--nnodes", "--num_nodes", default="1")
-    if per_node.isdigit() and nodes.isdigit():
-        return int(per_node) * int(nodes)
-    world = script.variables.get("WORLD_SIZE", "")
-    return int(world) if world.isdigit() else None
+def started_ranks(
+    script: Script, launcher: Settings, asked: int | None
+) -> tuple[int | None, int | None]:
+    """Ranks and hosts: those that torchrun starts, else a WORLD_SIZE that the script sets, else the tasks
+    of its Slurm job; ``asked`` goes before them all. None where they are not said."""
+    each = launcher.text("--nproc_per_node", "--nproc-per-node", "--num_gpus")
+    nodes = launcher.text("--nnodes", "--num_nodes", default="1")
+    if not each.isdigit():
+        each = script.variables.get("SLURM_GPUS_ON_NODE", "") if each else ""
+    if each.isdigit() and nodes.isdigit():
+        ranks, hosts = int(each) * int(nodes), int(nodes)
+        return asked or ranks, hosts if asked in (None, ranks) else None
+    names = ("WORLD_SIZE", "SLURM_NTASKS")
+    counts = (script.variables.get(name, "") for name in names)
+    found = next((int(count) for count in counts if count.isdigit()), None)
+    nodes = script.variables.get("SLURM_NNODES", "")
+    return asked or found, int(nodes) if nodes.isdigit() and asked in (None, found) else None
 
 
 def _layout(options: Settings, ranks: int | None) -> dict[str, Any]:
@@ -227,10 +243,7 @@ def _workload(options: Settings) -> dict[str, Any]:
         workload["sequence_length"] = length.at_least(1)
     if "--global-batch-size" in options:
         workload["global_batch"] = options.count("--global-batch-size")
-    optimizer = options.text("--optimizer", default="adam")
-    workload["optimizer"] = {"adam": "adamw", "sgd": "sgd"}.get(
-        optimizer, "muon" if "muon" in optimizer else optimizer
-    )
+    workload["optimizer"] = _OPTIMIZERS[options.predicted("--optimizer", _OPTIMIZERS, "adam")]
     return workload
 
 

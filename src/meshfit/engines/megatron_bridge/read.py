@@ -13,7 +13,7 @@ import yaml
 
 from meshfit.engines.engine_file import EngineFile, require_blocks, unknown_options
 from meshfit.engines.megatron.fields import as_arguments
-from meshfit.engines.megatron.read import LAUNCHER, described, left_open, ranks_of
+from meshfit.engines.megatron.read import LAUNCHER, described, left_open, started_ranks
 from meshfit.engines.megatron_bridge.names import option_names
 from meshfit.engines.megatron_bridge.recipes import Recipe, recipes
 from meshfit.engines.options import option_table
@@ -64,13 +64,14 @@ def read_command(text: str, num_ranks: int | None) -> EngineFile:
     """What a command line says: ``--recipe NAME`` and overrides."""
     script = read_script(text, LAUNCHER)
     options, launcher = Settings(list(script.settings)), Settings(list(script.launcher))
+    ranks, hosts = started_ranks(script, launcher, num_ranks)
     file = _file(
         tuple(_overrides(script.positional)),
         options.text("--recipe"),
-        num_ranks or ranks_of(script, launcher),
+        ranks,
         form="overrides of a recipe of Megatron-Bridge",
     )
-    return replace(file, notes=(*left_open(script), *file.notes))
+    return replace(file, num_hosts=hosts, notes=(*left_open(script), *file.notes))
 
 
 def read_yaml_file(text: str, num_ranks: int | None) -> EngineFile:

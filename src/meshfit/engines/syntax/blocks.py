@@ -45,7 +45,29 @@ def read_json(text: str) -> list[Setting]:
         raise InputError(f"line {error.lineno}: no JSON: {error.msg}") from None
     except (RecursionError, ValueError):
         raise InputError("no JSON: too deep, or a number too long, for a file of options") from None
-    return read_yaml(text.replace("\t", "  "))
+    return read_yaml(text.replace("\t", " "))
+
+
+_TEXT_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|#[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+def read_json_with_comments(text: str) -> list[Setting]:
+    """Settings of a JSON object that may have comments, and commas before brackets.
+
+    Raises:
+        InputError: it is none even so; names the line.
+    """
+    return read_yaml(without_comments(text.removeprefix("\ufeff")))
+
+
+def without_comments(text: str) -> str:
+    """JSON with blanks in place of comments and tabs, every other character where it was."""
+
+    def blank(match: re.Match[str]) -> str:
+        found = match[0]
+        return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
+
+    return _TEXT_OR_COMMENT.sub(blank, text).replace("\t", " ")
 
 
 def _of_mapping(node: yaml.MappingNode, prefix: str) -> Iterator[Setting]:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from meshfit.engines.layout_options import Options, OptionValue
 from meshfit.engines.syntax.setting import Setting
 
+Editor = Callable[[str, Sequence[Setting], Options], str]
+"""From a text, the options that it sets and what is to be set otherwise."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
@@ -31,14 +34,14 @@ _LOWER = {True: "true", False: "false"}
 
 SHELL = Style(
     found=lambda name: re.escape(name) + r"(?![\w-])(?:[ =]+(?!--))?",
-    value=r"(?:\"[^\"]*\"|'[^']*'|(?!--)[^\s\\)]+)?",
+    value=r"(?:\"[^\"]*\"|'[^']*'|(?!--)[^\s\\)\"']+)?",
     line=lambda name, value: f"{name} {value}".rstrip(),
     truths=None,
     blocks=False,
 )
 HYDRA = Style(
     found=lambda name: re.escape(name) + "=",
-    value=r"\"[^\"]*\"|'[^']*'|[^\s\\)]*",
+    value=r"\"[^\"]*\"|'[^']*'|[^\s\\)\"']*",
     line=lambda name, value: f"{name}={value}",
     truths=_LOWER,
     blocks=False,
@@ -47,12 +50,6 @@ YAML = Style(
     found=lambda name: r"\"?" + re.escape(name) + r"\"?\s*:\s*",
     value=r"\{[^{}\n]*\}|[^,#\n}]*[^,#\s}]",
     line=lambda name, value: f"{name}: {value}",
-    truths=_LOWER,
-)
-JSON = Style(
-    found=lambda name: r"\"" + re.escape(name) + r"\"\s*:\s*",
-    value=r"\{[^{}\n]*\}|[^,\n}]*[^,\s}]",
-    line=lambda name, value: f'"{name}": {value},',
     truths=_LOWER,
 )
 TOML = Style(
@@ -85,8 +82,40 @@ def edited(text: str, settings: Sequence[Setting], changes: Options, style: Styl
     ):
         _insert(lines, places, block, options, style)
     rows = (row for line in lines for row in line.split("\n") if not row.endswith(_GONE))
-    kept = "\n".join(rows) + "\n"
-    return re.sub(r",(\s*\n\s*})", r"\1", kept) if style is JSON else kept
+    return "\n".join(rows) + "\n"
+
+
+def says(before: Sequence[Setting], after: Sequence[Setting], changes: Options) -> bool:
+    """Whether the options of an edited file are those of the file as it was, with ``changes`` made."""
+    expected, found = _plain(before), _plain(after)
+    for name, value in changes.items():
+        expected = {
+            key: held
+            for key, held in expected.items()
+            if key != name and not key.startswith(f"{name}.")
+        }
+        if value not in (None, False, _NULL):
+            expected[name] = _as_text(value)
+        elif value is False and found.get(name) == "false":
+            del found[name]
+    return found == expected
+
+
+_NULL = "null"
+"""A value that says that there is none, in files whose fields have to be there."""
+
+
+def _plain(settings: Iterable[Setting]) -> dict[str, str]:
+    """Options that are no blocks, each as a text that all ways to write it share."""
+    return {
+        one.name: _as_text(one.value)
+        for one in settings
+        if one.value is not None and not isinstance(one.value, dict)
+    }
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _emptied(settings: Sequence[Setting], changes: Options) -> set[str]:
@@ -134,36 +163,31 @@ def _insert(
     """New options of one block, beside those of it that the file sets."""
     written = [style.line(name, _text(value, style)) for name, value in options.items()]
     if block and block not in places and style.blocks:
-        parent, _, name = block.rpartition(".")
-        if style is not JSON:
-            lines[-1] += "".join(f"\n{line}" for line in _new_block(block, written, style))
-            return
-        block, written = parent, [f'"{name}": {{{" ".join(written).rstrip(",")}}},']
+        lines[-1] += "".join(f"\n{line}" for line in _new_block(block, written, style))
+        return
     beside = [at for name, at in places.items() if _block_of(name, style) == block]
-    if not style.blocks:
-        at = max(beside, default=len(lines) - 1)
-        names = [name for name, line in places.items() if line == at]
-        _insert_words(lines, at, written, names)
-    elif style is JSON:  # in front, where a comma behind each is right
-        at = min(beside, default=len(lines) - 1)
-        lines[at] = "".join(f"{_indent(lines[at])}{line}\n" for line in written) + lines[at]
-    else:
+    if style.blocks:
         at = max(beside, default=places.get(block, len(lines) - 1))
         indent = _indent(lines[at]) + ("" if beside or not block or style is TOML else "  ")
         lines[at] += "".join(f"\n{indent}{line}" for line in written)
+    else:
+        at = max(beside, default=len(lines) - 1)
+        names = [name for name, line in places.items() if line == at]
+        _insert_words(lines, at, written, names)
 
 
 def _insert_words(lines: list[str], at: int, written: list[str], names: Sequence[str]) -> None:
     """Options behind those of a command; where it goes over several lines each ends in a backslash.
 
-    In a line that begins with the command, or with the name of a list, they go in front of the first
-    of ``names``, the options that stand there.
+    In a line that begins with the command, or with the name of a list, or that closes a list or a quote,
+    they go in front of the first of ``names``, the options that stand there.
     """
     last, indent = lines[at], _indent(lines[at])
     goes_on = last.rstrip().endswith("\\")
     is_end = not goes_on and at > 0 and lines[at - 1].rstrip().endswith("\\")
     first = min((last.find(name) for name in names if name in last), default=-1)
-    if not goes_on and not is_end and last[:first].strip():
+    begins = not goes_on and not is_end and bool(last[:first].strip())
+    if begins or (first >= 0 and last.rstrip()[-1:] in _CLOSES):
         lines[at] = f"{last[:first]}{' '.join(written)} {last[first:]}"
         return
     joint = " \\" if goes_on or is_end else ""
@@ -171,6 +195,9 @@ def _insert_words(lines: list[str], at: int, written: list[str], names: Sequence
     if is_end:
         rows[-1] = rows[-1].removesuffix(" \\")
     lines[at] = "\n".join(rows)
+
+
+_CLOSES = ("'", '"', ")")
 
 
 def _new_block(block: str, written: list[str], style: Style) -> list[str]:

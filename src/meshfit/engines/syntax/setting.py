@@ -124,6 +124,22 @@ class Settings:
             )
         return str(found.value)
 
+    def predicted(self, name: str, allowed: Collection[str], default: str) -> str:
+        """The one of ``allowed`` that ``name`` is set to.
+
+        Raises:
+            InputError: it is set to something else, which the engine may take and which is not predicted.
+        """
+        found = self.get(name)
+        if found is None:
+            return default
+        if str(found.value) not in allowed:
+            raise InputError(
+                f"line {found.line}: {found.name} {shown(found.value)} is not predicted; "
+                f"{', '.join(allowed)} {'is' if len(allowed) == 1 else 'are'}"
+            )
+        return str(found.value)
+
     def number(self, *names: str, default: float | None = None) -> float | None:
         """The number that one of ``names`` is set to."""
         found = self.get(*names)

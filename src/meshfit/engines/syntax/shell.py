@@ -2,14 +2,18 @@
 
 Understood are comments, continued lines, ``NAME=value``, ``NAME="several words"``, ``NAME=( words )``,
 ``+=``, ``export``, and ``$NAME``, ``${NAME}``, ``${NAME:-default}``, ``${NAME[@]}`` of names that the script
-itself sets before, and ``$((...))`` of whole numbers. What else a shell would work out stays as written.
+itself sets before, or ``#SBATCH`` lines, and ``$((...))`` of whole numbers. What else a shell would work
+out stays as written. Texts that the script gives to other commands (``sbatch <<EOF``) are read where it
+has no program itself; of a manifest of Kubernetes or Compose the commands of its containers.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from meshfit.engines.syntax.arithmetic import whole_value
+from meshfit.engines.syntax.manifest import as_script
 from meshfit.engines.syntax.setting import Setting
 from meshfit.engines.syntax.shell_words import Command, Word, commands_of
 from meshfit.errors import InputError
@@ -29,7 +33,12 @@ _BEFORE = ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "exec
 _OPENS, _CLOSES = ("if", "case", "for", "while", "until", "select"), ("fi", "esac", "done")
 _PRINTS = ("echo", "printf", "cat")
 _TESTS = ("[", "[[", "test")
-_SHELLS = ("bash", "sh")
+_SHELLS = ("bash", "sh", "zsh")
+_PER_HOST = frozenset(
+    ("--node-rank", "--node_rank", "--machine-rank", "--machine_rank", "--headless",
+     "--data-parallel-start-rank", "--data-parallel-rank")
+)  # fmt: skip
+"""Options in which the commands of the hosts of one run differ."""
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "deepspeed")
 
 
@@ -66,18 +75,24 @@ def read_script(
     no program, as in a file of arguments, all that are set.
 
     Args:
-        values: option -> how many values it takes: ``flag``, ``one`` or ``many``. Of one that is not
-            listed, a word that follows is its value.
+        values: option -> how many values it takes: ``flag``, ``one``, ``many`` or a number. Of one that
+            is not listed, a word that follows is its value.
         program: what it begins with, in one word or two (``vllm serve``).
 
     Raises:
         InputError: a quote or bracket is never closed; several commands have other options; options
             hang on a condition. Names the line.
     """
-    reading = _Reading()
-    for command in commands_of(text.removeprefix("\ufeff")):
+    text = text.removeprefix("\ufeff")
+    reading = _Reading(variables=_of_slurm(text))
+    for command in commands_of(as_script(text) or text):
         reading.take(command)
     started = _program(reading, values, marks, program)
+    for document in reading.documents if started is None else ():
+        if program.search(document.text):
+            for command in commands_of(document.text, document.line):
+                reading.take(command)
+            started = _program(reading, values, marks, program)
     before, words = started or _all_commands(reading)
     return Script(
         variables={
@@ -103,17 +118,22 @@ class _Reading:
         unsure: variables that were last set under a condition -> the line.
         depth: conditions and loops that are open; tests: whether the last command was a condition.
         loose: options that variables hold; commands: what is run, with variables put in.
+        documents: texts that are given to commands.
     """
 
     variables: dict[str, tuple[Word, ...]] = field(default_factory=dict)
     unsure: dict[str, int] = field(default_factory=dict)
     loose: list[Word] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
+    documents: list[Word] = field(default_factory=list)
     depth: int = 0
     tests: bool = False
 
     def take(self, command: Command) -> None:
         """Read one more command."""
+        if command[0].is_document:
+            self.documents.append(command[0])
+            return
         words = list(command)
         hangs = self.tests and bool(words[0].hangs_on)
         self.tests = words[0].text in _TESTS or hangs
@@ -122,8 +142,18 @@ class _Reading:
         words = words[1:] if declares else words
         while words and (declares or _ASSIGNMENT.match(words[0].text) is not None):
             self._assign(words.pop(0), is_sure=not (self.depth or hangs))
-        if words and words[0].text not in _PRINTS:
-            self.commands.append(self._run(words))
+        if (inner := _given_to_a_shell(words)) is not None:
+            self._take_inner(inner)
+        elif words and words[0].text not in _PRINTS:
+            self.commands.append(tuple(self._expanded(words)))
+
+    def _take_inner(self, script: Word) -> None:
+        """Read what is given to a shell: the variable that holds it, or commands of their own."""
+        if (held := self._whole(script)) is not None:
+            self.commands.append(held)
+            return
+        for command in commands_of(script.text, script.line):
+            self.take(command)
 
     def _follow(self, words: list[Word]) -> None:
         """Words that open or close a condition or a loop; takes them off."""
@@ -151,16 +181,6 @@ class _Reading:
         elif not appended:
             self.unsure.pop(name, None)
         self.variables[name] = before + held if appended else held
-
-    def _run(self, words: list[Word]) -> Command:
-        """The command with variables put in; of ``bash -c "..."`` what is in the quotes."""
-        for shell, flag, inner in zip(words, words[1:], words[2:], strict=False):
-            if shell.text in _SHELLS and flag.text in ("-c", "-lc"):
-                if whole := self._whole(inner):
-                    return whole
-                rows = commands_of(inner.text, inner.line)
-                return tuple(self._expanded(word for row in rows for word in row))
-        return tuple(self._expanded(words))
 
     def _whole(self, word: Word) -> Command | None:
         """The words of the variable that a word refers to and nothing else."""
@@ -206,6 +226,42 @@ class _Reading:
         )
 
 
+def _given_to_a_shell(words: Sequence[Word]) -> Word | None:
+    """The script in ``srun bash -c "..."``, whatever stands in front; None where there is none."""
+    texts = [word.text for word in words]
+    shells = (at for at, text in enumerate(texts) if text.rpartition("/")[2] in _SHELLS)
+    for at in shells:
+        flags = list(takewhile(lambda text: text.startswith("-"), texts[at + 1 :]))
+        if flags and re.fullmatch(r"-[a-z]*c", flags[-1]) and at + 1 + len(flags) < len(words):
+            return words[at + 1 + len(flags)]
+    return None
+
+
+_SBATCH = re.compile(r"^#SBATCH\s+(-\w|--[\w-]+)[ =]*([^\s#]+)", re.MULTILINE)
+
+
+def _of_slurm(text: str) -> dict[str, tuple[Word, ...]]:
+    """Variables that Slurm sets in a job of the numbers in a script's ``#SBATCH`` lines."""
+    asked = {match[1]: match[2].rpartition(":")[2] for match in _SBATCH.finditer(text)}
+    asked = {name: value for name, value in asked.items() if value.isdigit()}
+    nodes = asked.get("--nodes") or asked.get("-N")
+    each = asked.get("--ntasks-per-node") or asked.get("--tasks-per-node")
+    tasks = asked.get("--ntasks") or asked.get("-n")
+    if tasks is None and nodes and each:
+        tasks = str(int(nodes) * int(each))
+    gpus = asked.get("--gpus-per-node") or asked.get("--gres")
+    found = {
+        "SLURM_NNODES": nodes,
+        "SLURM_JOB_NUM_NODES": nodes,
+        "SLURM_NTASKS": tasks,
+        "SLURM_NPROCS": tasks,
+        "SLURM_NTASKS_PER_NODE": each,
+        "SLURM_GPUS_PER_NODE": gpus,
+        "SLURM_GPUS_ON_NODE": gpus,
+    }
+    return {name: (Word(text=value, line=1),) for name, value in found.items() if value}
+
+
 def _worked_out(match: re.Match[str]) -> str:
     value = whole_value(match[1])
     return match[0] if value is None else str(value)
@@ -229,15 +285,19 @@ def _program(
     """
     split = (_split(command, pattern) for command in reading.commands)
     found = [one for one in split if one is not None]
-    train = [one for one in found if _has(one[1], marks)] if marks else found
-    options = [tuple((s.name, s.value) for s in _settings(words, values)) for _, words in train]
+    most = max((_count(words, marks) for _, words in found), default=0)
+    train = [one for one in found if _count(one[1], marks) == most] if most or not marks else []
+    options = [
+        frozenset((s.name, s.value) for s in _settings(words, values) if s.name not in _PER_HOST)
+        for _, words in train
+    ]
     if len(set(options)) > 1:
         raise InputError(
             f"several programs get other options each (lines "
             f"{', '.join(str(words[0].line) for _, words in train)}); keep one"
         )
     if train:
-        launcher, program = train[-1]
+        launcher, program = train[0]
         return launcher, program[1:]
     return None
 
@@ -250,8 +310,9 @@ def _all_commands(reading: _Reading) -> tuple[Command, Command]:
     return commands, (*loose, *commands)
 
 
-def _has(words: Command, marks: Collection[str]) -> bool:
-    return any(word.text.partition("=")[0] in marks for word in words)
+def _count(words: Command, marks: Collection[str]) -> int:
+    """How many of the marks a command has."""
+    return len({word.text.partition("=")[0] for word in words} & set(marks))
 
 
 def _split(command: Command, pattern: re.Pattern[str]) -> tuple[Command, Command] | None:
@@ -286,13 +347,18 @@ def _divided(words: Iterable[Word], values: Mapping[str, str]) -> tuple[list[Set
         if _is_option(word):
             name, equals, value = word.text.partition("=")
             taken = [value] if equals else []
-            most = {"flag": 0, "many": 1 << 30}.get(values.get(name, "one"), 1)
+            most = _most(values.get(name, "one"))
             found.append((name, taken, word.line))
         elif len(taken) < most:
             taken.append(word.text)
         else:
             rest.append(word)
     return [_setting(*one) for one in found], rest
+
+
+def _most(count: str) -> int:
+    """Words that an option takes, from how a table of options has it."""
+    return int(count) if count.isdigit() else {"flag": 0, "many": 1 << 30}.get(count, 1)
 
 
 def _setting(name: str, values: list[str], line: int) -> Setting:

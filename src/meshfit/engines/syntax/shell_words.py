@@ -12,7 +12,8 @@ class Word:
     """A word without its quotes; ``is_quoted`` where double or single quotes hold all of it.
 
     ``listed`` are the words inside the brackets of ``NAME=( ... )``; ``hangs_on`` is the ``&&`` or
-    ``||`` in front of the command that the word begins.
+    ``||`` in front of the command that the word begins. A text that is given to commands (``<<EOF``) is a
+    command of one word with ``is_document``.
     """
 
     text: str
@@ -20,6 +21,7 @@ class Word:
     is_quoted: bool = False
     listed: tuple["Word", ...] | None = None
     hangs_on: str = ""
+    is_document: bool = False
 
 
 Command = tuple[Word, ...]
@@ -32,7 +34,7 @@ _LIST = re.compile(r"[A-Za-z_]\w*\+?=")
 def commands_of(text: str, first_line: int = 1) -> tuple[Command, ...]:
     """The simple commands of ``text`` in order: what operators and ends of lines separate.
 
-    Texts that are given to commands (``<<EOF``) and the files of ``>`` and ``<`` are left out.
+    The files of ``>`` and ``<`` are left out.
 
     Raises:
         InputError: a quote or a bracket is never closed; names the line.
@@ -46,16 +48,18 @@ class _Scanner:
     line: int
     at: int = 0
     delimiters: list[str] = field(default_factory=list)
+    documents: list[Word] = field(default_factory=list)
     operator: str = ""
 
     def commands(self) -> Iterator[Command]:
         words: list[Word] = []
         while self.at < len(self.text):
             separates = self._separator()
-            if separates and words:
-                yield tuple(words)
-                words = []
-            elif not separates and (word := self._word()) is not None:
+            if separates:
+                yield from (tuple(words),) if words else ()
+                yield from ((one,) for one in self.documents)
+                words, self.documents = [], []
+            elif (word := self._word()) is not None:
                 words.append(word if words else replace(word, hangs_on=self.operator))
                 self.operator = ""
         if words:
@@ -98,8 +102,10 @@ class _Scanner:
         self.at += 1
         self.line += 1
         for delimiter in self.delimiters:
-            while self.at < len(self.text) and self._take_line().strip() != delimiter:
-                pass
+            line, rows = self.line, list[str]()
+            while self.at < len(self.text) and (row := self._take_line()).strip() != delimiter:
+                rows.append(row)
+            self.documents.append(Word(text="\n".join(rows), line=line, is_document=True))
         self.delimiters.clear()
 
     def _to_end_of_line(self) -> None:

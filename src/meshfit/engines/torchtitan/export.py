@@ -35,6 +35,17 @@ _NOTE = "# Data is the registry's: put yours in."
 _CLIPS_NOTHING = 1e9
 """A norm that no gradient has: clipping has no switch."""
 
+_OPTIMIZER = """\
+OptimizersContainer.Config(
+        param_groups=[
+            ParamGroupConfig(
+                pattern=".*",
+                optimizer_name="AdamW",
+                optimizer_kwargs={kwargs},
+            )
+        ]
+    )"""
+
 _OBJECTS = ("activation_checkpoint", "optimizer")
 """Fields that take an object; all others take a literal."""
 
@@ -90,8 +101,7 @@ def _training_options(training: TrainingSpec, *, compiles: bool) -> Options:
     return {
         **_PRECISIONS[training.precision.name],
         "training.max_norm": training.max_grad_norm or _CLIPS_NOTHING,
-        "optimizer": "OptimizersContainer.Config(param_groups=["
-        f'ParamGroupConfig(pattern=".*", optimizer_name="AdamW", optimizer_kwargs={kwargs})])',
+        "optimizer": _OPTIMIZER.format(kwargs=kwargs),
         "compile.enable": compiles,
         "compile.enable_async_tensor_parallel": runtime.overlap_tensor_parallel or None,
     }
