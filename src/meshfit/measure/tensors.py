@@ -86,7 +86,7 @@ class TensorTracker(TorchDispatchMode):
         self._phases = StepPhases(self._parts, optimizer)
         self._blocks: dict[int, int] = {}
         """Address of a live storage -> its block in the ledger."""
-        self._references: dict[int, weakref.ref] = {}
+        self._references: dict[int, weakref.ref[Any]] = {}
         self._met: set[int] = set()
         """Storages first met as an operation's input. Those that outlive the step, such as DDP's
         buckets, are taken to be older than it; others were made where no operation is seen."""
@@ -131,7 +131,9 @@ class TensorTracker(TorchDispatchMode):
         for key in self._met.intersection(self._blocks):
             self._ledger.backdate(self._blocks[key])
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # a wrapper such as DTensor: its inner operations come by next
         result = func(*args, **(kwargs or {}))
@@ -140,7 +142,7 @@ class TensorTracker(TorchDispatchMode):
             self._record(func, args, kwargs, result)
         return result
 
-    def _record(self, func, args, kwargs, result) -> None:
+    def _record(self, func: Any, args: tuple[Any, ...], kwargs: Any, result: object) -> None:
         self._drop_freed()
         phase = self._phases.now()
         for tensor in _tensors((args, kwargs)):
@@ -201,7 +203,7 @@ class TensorTracker(TorchDispatchMode):
             self._follow_storage(storage, "communication")
             self._ledger.mark("UntypedStorage.resize_", self._phases.now())
 
-    def _note_freed(self, key: int, _reference: weakref.ref) -> None:
+    def _note_freed(self, key: int, _reference: weakref.ref[Any]) -> None:
         # May be called from any thread and at any point: the books are kept elsewhere.
         self._freed.append(key)
 
@@ -236,7 +238,7 @@ def _category_of_result(namespace: str, phase: Phase) -> str:
     return _CATEGORY_OF_PHASE[phase]
 
 
-def _buffers_of_collective(func, args, kwargs) -> object:
+def _buffers_of_collective(func: Any, args: tuple[Any, ...], kwargs: Any) -> object:
     """Arguments of an operation that are communication buffers.
 
     All of FSDP2's copies in and out. Of the plain collectives, which write into their first

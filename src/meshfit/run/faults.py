@@ -26,6 +26,7 @@ import signal
 import time
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from meshfit.errors import InputError, nearest_name
 from meshfit.record.variables import CANDIDATE_VARIABLE
@@ -99,7 +100,7 @@ def _parse(text: str) -> Fault:
     kind, *settings = text.split(":")
     if kind not in _KINDS:
         raise InputError(_unknown("kind", kind, _KINDS))
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for setting in settings:
         key, _, value = setting.partition("=")
         if key not in _KEYS:
@@ -146,7 +147,9 @@ def _stall_in_next_collective() -> None:
     from meshfit.measure.timeline.calls import is_call  # noqa: PLC0415
 
     class StopsInCalls(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
             result = func(*args, **(kwargs or {}))
             if is_call(func):
                 os.kill(os.getpid(), signal.SIGSTOP)

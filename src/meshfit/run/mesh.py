@@ -30,11 +30,17 @@ class RankMesh:
     def axis(self, *names: str) -> "DeviceMesh | None":
         """The submesh of those of ``names`` whose degree is above 1; None when there are none."""
         present = tuple(name for name in names if getattr(self.layout, name) > 1)
-        return self.devices[present] if present else None
+        return self.devices[present] if present and self.devices is not None else None
+
+    def group(self, name: str) -> "dist.ProcessGroup":
+        """This rank's group along one axis whose degree is above 1."""
+        axis = self.axis(name)
+        assert axis is not None, f"{name} is 1: there is no group along it"
+        return axis.get_group()
 
     def index(self, name: str) -> int:
         """This rank's position along one axis."""
-        if getattr(self.layout, name) == 1:
+        if self.devices is None or getattr(self.layout, name) == 1:
             return 0
         return self.devices.get_local_rank(name)
 
@@ -76,10 +82,11 @@ class RankMesh:
     ) -> "tuple[dist.ProcessGroup | None, dist.ProcessGroup | None]":
         """The cp axis as key_ranks x head_ranks, neighbours exchanging heads: this rank's group along
         each; None where that is one rank."""
-        axis = self.axis("cp")
         if key_ranks == 1 or head_ranks == 1:
-            group = axis.get_group()
+            group = self.group("cp")
             return (None, group) if key_ranks == 1 else (group, None)
+        axis = self.axis("cp")
+        assert axis is not None, "each of the two is above 1, and so is cp"
         two = axis._unflatten(0, (key_ranks, head_ranks), ("cp_keys", "cp_heads"))
         return two["cp_keys"].get_group(), two["cp_heads"].get_group()
 

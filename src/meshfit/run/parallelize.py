@@ -130,7 +130,9 @@ def build_bare_model(
     layout = mesh.layout
     check_runnable(config, layout)
     stage_ids = stages_of_rank(layout.schedule, mesh.index("pp"), layout.pp, layout.vpp)
-    stages, disabled, experts = [], {}, None
+    stages: list[Stage] = []
+    disabled: dict[str, float] = {}
+    experts: ExpertModel | None = None
     context = context_parallel_of(mesh)
     for stage_id in stage_ids:
         stage, disabled = _build_stage(config, layout, stage_id, precision)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -62,7 +63,7 @@ def _device(device_type: str) -> torch.device:
     return device
 
 
-def gather(value: object) -> list:
+def gather(value: Any) -> list[Any]:
     """Every rank's ``value`` in rank order, on rank 0; empty elsewhere."""
     if not dist.is_initialized():
         return [value]

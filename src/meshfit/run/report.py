@@ -20,7 +20,8 @@ def report_of_rank(
     the first one left out.
     """
     step_s, input_wait_s = trainer.clock.step_s(), trainer.clock.input_wait_s()
-    times = model.experts.times if trainer.mesh.layout.ep > 1 else None
+    exchanges = trainer.mesh.layout.ep > 1
+    times = model.experts.times if model.experts and exchanges else None
     dispatch_s, combine_s = (
         (times.dispatch.seconds(), times.combine.seconds()) if times else ((), ())
     )

@@ -226,6 +226,7 @@ class Session:
         if request.purpose == "reference":
             kept.save(self._folder)
             return None, gradients
+        assert request.reference is not None, "choices are kept to be compared with a reference"
         context = model.stages[0].context_parallel
         reference = ReferenceChoices(
             folder=Path(request.reference), tokens=tokens_of_rank(mesh, request.training, context)
@@ -235,6 +236,7 @@ class Session:
             return None, gradients
         self._heartbeat.beat("replay", waiting=True)
         again = self._build_model(mesh, rank)
+        assert again.experts is not None, "choices are those of experts"
         again.experts.choices = ReplayedChoices(reference)
         replay = Trainer(again, mesh, request.training, self._open_corpus(again), rank.device)
         for step in range(self._judged_steps):

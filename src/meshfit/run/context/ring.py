@@ -126,6 +126,7 @@ class RingAttention(torch.autograd.Function):
             for whole, part in zip(travelling.tensors, parts, strict=True):
                 whole[:, :, block.keys] += part
             coming = Exchange(travelling, group)  # after the last step they are home
+        assert own is not None and coming is not None, "a ring has two ranks or more"
         home = coming.wait()
         home.flat.add_(own.flat)
         return gradients.queries.to(q_BNSD.dtype), *home.tensors, None, None

@@ -48,6 +48,7 @@ class AuxiliaryLoss:
 
     def take(self) -> Tensor:
         """The mean over groups of the loss of all layers since the last call."""
+        assert self._counts_GE is not None, "no router has decided since the last call"
         counts_GE, scores_GE, rows = self._counts_GE.float(), self._scores_GE, self._rows
         self._counts_GE, self._scores_GE, self._rows = None, None, 0
         if self._shared_by is not None:

@@ -73,8 +73,8 @@ class RoutingLog:
         self.num_experts = 0
         self.steps: list[StepCounts] = []
         self._row_of: dict[int, int] = {}
-        self._now: StepCounts | None = None
-        self._first_T: Tensor | None = None
+        self._now = empty_counts(0, 0, torch.device("cpu"))
+        self._first_T = torch.empty(0, dtype=torch.int64)
 
     def start(self, layers: Sequence[int], num_experts: int, device: torch.device) -> None:
         """Collect from ``layers`` from now on, on ``device``."""

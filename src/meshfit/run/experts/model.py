@@ -222,4 +222,4 @@ def _shard_of_sequence(mesh: RankMesh) -> tuple[int, int]:
 
 def _sharing_sequences(mesh: RankMesh) -> ProcessGroup | None:
     """Ranks that route shards of the same sequences."""
-    return mesh.axis("tp").get_group() if mesh.layout.sp and mesh.layout.tp > 1 else None
+    return mesh.group("tp") if mesh.layout.sp and mesh.layout.tp > 1 else None

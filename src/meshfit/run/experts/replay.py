@@ -25,12 +25,13 @@ def policy_of(request: RunRequest) -> ExpertPolicy:
     return ExpertPolicy(
         capacity_factor=runtime.expert_capacity_factor,
         bias_rate=runtime.router_bias_rate,
-        groups=groups
-        and TokenGroups(
+        groups=TokenGroups(
             sequence_length=request.training.sequence_length,
             sequences=groups.sequences,
             shards=groups.shards,
-        ),
+        )
+        if groups
+        else None,
     )
 
 

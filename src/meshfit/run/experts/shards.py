@@ -76,7 +76,7 @@ def expert_data_degree(layout: LayoutSpec) -> int:
 def build_expert_mesh(mesh: RankMesh) -> ExpertMesh | None:
     """The experts' own mesh; None without expert parallelism."""
     layout = mesh.layout
-    if layout.ep == 1:
+    if layout.ep == 1 or mesh.devices is None:
         return None
     ranks = mesh.devices.mesh.reshape([getattr(layout, axis) for axis in AXES])
     shape = (layout.pp, layout.dp_replicate, expert_data_degree(layout), layout.ep)

@@ -73,7 +73,7 @@ def _by_operation(function: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     return _in_full(function, *args, context_fn=_contexts_of_operations, **kwargs)
 
 
-def _contexts_of_operations() -> tuple[AbstractContextManager, AbstractContextManager]:
+def _contexts_of_operations() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     return create_selective_checkpoint_contexts(_EverySecondMatmul())
 
 

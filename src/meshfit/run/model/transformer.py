@@ -34,7 +34,11 @@ class Family:
     has_experts: bool = False
 
 
-_LLAMA_LIKE = {"embeddings": ("embed_tokens",), "layers": "layers", "final_norm": "norm"}
+_LLAMA_LIKE: dict[str, Any] = {
+    "embeddings": ("embed_tokens",),
+    "layers": "layers",
+    "final_norm": "norm",
+}
 
 FAMILIES: dict[str, Family] = {
     "llama": Family(class_name="LlamaForCausalLM", **_LLAMA_LIKE),
@@ -217,8 +221,8 @@ class Stage(nn.Module):
         return [layers[index] for index in self.layer_range]
 
     @property
-    def embedding(self) -> nn.Module | None:
-        """The token embedding, on the first stage."""
+    def embedding(self) -> Any:
+        """The token embedding on the first stage, None on others."""
         return getattr(self.base, self.family.embeddings[0])
 
     @property
@@ -227,8 +231,8 @@ class Stage(nn.Module):
         return getattr(self.base, self.family.final_norm) if self.is_last else None
 
     @property
-    def head(self) -> nn.Module | None:
-        """The language-model head, on the last stage."""
+    def head(self) -> Any:
+        """The language-model head on the last stage, None on others."""
         return self.model.lm_head
 
     @property

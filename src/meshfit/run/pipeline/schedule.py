@@ -96,7 +96,7 @@ def _pipeline_stage(
         device,
         input_args=tokens_BS if stage.is_first else hidden_BSH,
         output_args=logits_BSV if stage.is_last else hidden_BSH,
-        group=mesh.axis("pp").get_group(),
+        group=mesh.group("pp"),
     )
 
 

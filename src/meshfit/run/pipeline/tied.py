@@ -44,7 +44,9 @@ def build_tied_gradients(model: RankModel, mesh: RankMesh) -> TiedGradients | No
 
 def _group_of_ends(mesh: RankMesh) -> dist.ProcessGroup | None:
     """This rank and its peer at the other end of the pipeline; None for a rank between them."""
-    ranks = mesh.devices.mesh.movedim(mesh.devices.mesh_dim_names.index("pp"), 0)
+    devices = mesh.devices
+    assert devices is not None, "a pipeline has two ranks or more"
+    ranks = devices.mesh.movedim(devices.mesh_dim_names.index("pp"), 0)
     pairs = ranks[[0, -1]].reshape(2, -1).T.tolist()
     group, _ = dist.new_subgroups_by_enumeration(pairs)
     return group

@@ -195,7 +195,9 @@ def _exchange_sequence_shards(stage: Stage, mesh: DeviceMesh) -> None:
         stage.unwrap_output = DTensor.to_local
 
 
-def _take_local_shard(_module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+def _take_local_shard(
+    _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     hidden_BSH, *rest = args
     return (hidden_BSH.to_local(), *rest), kwargs
 

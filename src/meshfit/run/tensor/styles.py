@@ -35,7 +35,9 @@ class ReplicatedParallel(ParallelStyle):
         )
 
     @staticmethod
-    def _to_dtensor(_module: nn.Module, inputs: tuple, mesh: DeviceMesh) -> tuple:
+    def _to_dtensor(
+        _module: nn.Module, inputs: tuple[Any, ...], mesh: DeviceMesh
+    ) -> tuple[Any, ...]:
         return (_as_dtensor(inputs[0], mesh, Replicate()), *inputs[1:])
 
     @staticmethod
@@ -67,7 +69,9 @@ class TransposedParallel(ParallelStyle):
     def _cut(self, _name: str, module: nn.Module, mesh: DeviceMesh) -> None:
         _distribute(module, mesh, self._placements)
 
-    def _to_dtensor(self, _module: nn.Module, inputs: tuple, mesh: DeviceMesh) -> tuple:
+    def _to_dtensor(
+        self, _module: nn.Module, inputs: tuple[Any, ...], mesh: DeviceMesh
+    ) -> tuple[Any, ...]:
         return (_as_dtensor(inputs[0], mesh, self._input),)
 
     def _to_local(self, _module: nn.Module, output: DTensor, _mesh: DeviceMesh) -> Tensor:
