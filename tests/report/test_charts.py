@@ -48,6 +48,14 @@ def test_losses_are_drawn_with_and_without_a_reference(reference):
     assert ("relative distance" in shown) is (reference is not None)
 
 
+@pytest.mark.filterwarnings("error")
+def test_losses_of_a_whole_sweep_leave_room_for_their_axes():
+    name = "dp_shard=2,pp=2,schedule=gpipe,zero_stage=2,micro_batch_size=2 #{}"
+    curves = [charts.LossCurve(name=name.format(i), losses=[3.0, 2.0]) for i in range(70)]
+    shown = texts(charts.losses(curves[0], curves))
+    assert name.format(69) in shown
+
+
 def test_a_name_is_never_read_as_math_or_markup():
     name = "A $x_1$ <b>"
     svg = charts.throughput([measured(name, 1.0)])

@@ -171,7 +171,10 @@ def losses(
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - see _styled
 
     panels = 2 if reference else 1
-    figure, axes = _figure(height=2.2 * panels + 0.4, panels=panels)
+    height = max(
+        2.2 * panels + 0.4, 0.2 * (len(curves) + panels)
+    )  # the names stand one below another
+    figure, axes = _figure(height=height, panels=panels)
     if reference:
         axes[0].plot(
             _steps(reference.losses), reference.losses, color=_GRID, linewidth=6,
@@ -185,7 +188,7 @@ def losses(
         )  # fmt: skip
     axes[0].set_ylabel("loss")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend = axes[0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    legend = figure.legend(loc="outside right upper")
     for text in legend.get_texts():
         text.set_parse_math(False)
     axes[-1].set_xlabel("step")
