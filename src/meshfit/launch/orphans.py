@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshfit.launch.folder import PROCESSES_NAME
-from meshfit.launch.processes import end, read_processes
-
-_GRACE_S = 5.0
+from meshfit.launch.processes import GRACE_S, end, read_processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +34,7 @@ def end_orphans(run_folder: Path) -> list[EndedOrphans]:
     ended = []
     for path in sorted(run_folder.rglob(PROCESSES_NAME)):
         launch = read_processes(path)
-        pids = end(launch, grace_s=_GRACE_S) if launch else []
+        pids = end(launch, grace_s=GRACE_S) if launch else []
         if pids:
             ended.append(EndedOrphans(folder=path.parent, pids=tuple(pids)))
         path.unlink()

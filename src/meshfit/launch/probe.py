@@ -11,13 +11,13 @@ from meshfit.errors import RunError
 from meshfit.launch.agents import start_agents
 from meshfit.launch.folder import start_empty
 from meshfit.launch.hosts import LaunchHost, seats
-from meshfit.launch.processes import LaunchProcesses, end, write_processes
+from meshfit.launch.processes import recorded
 from meshfit.record.files import read_document, write_json_atomically
 from meshfit.record.probe import ProbeRecord, ProbeRequest
 from meshfit.record.variables import LAUNCH_VARIABLE
 
 MODULE = "meshfit.measure.probe"
-_POLL_S, _GRACE_S = 0.2, 5.0
+_POLL_S = 0.2
 _LAST_LINES = 15
 
 
@@ -45,19 +45,13 @@ def launch_probe(
         port=port,
         environment={"OMP_NUM_THREADS": "1", LAUNCH_VARIABLE: name},
     )
-    processes = LaunchProcesses.of_leader(agents.leader_pid, name)
-    write_processes(files.processes, processes)
     until_s = time.monotonic() + deadline_s
-    try:
+    with recorded(agents.leader_pid, name, files.processes, wait=agents.wait):
         while not agents.have_ended(_POLL_S):
             if time.monotonic() > until_s:
                 raise RunError(f"the probe took longer than {deadline_s:.0f} s")
         if agents.exit_code != 0:
             raise RunError(f"the probe failed:\n{_said(files.torchrun_errors(), folder)}")
-    finally:
-        end(processes, grace_s=_GRACE_S)
-        agents.wait()
-        files.processes.unlink(missing_ok=True)
     return read_document(ProbeRecord, files.result)
 
 

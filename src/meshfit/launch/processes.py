@@ -8,8 +8,8 @@ creation time and the session are kept as a second way to the same processes.
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ import pydantic_core
 from meshfit.errors import RunError
 from meshfit.record.files import write_json_atomically
 from meshfit.record.variables import LAUNCH_VARIABLE
+
+GRACE_S = 5.0
+"""How long processes that are asked to end may take to do so."""
 
 _POLL_S = 0.1
 _KILL_PATIENCE_S = 30.0
@@ -51,6 +54,29 @@ class LaunchProcesses:
 def write_processes(path: Path, processes: LaunchProcesses) -> None:
     """Records who runs, for whoever must clean up after a supervisor that was killed."""
     write_json_atomically(path, processes)
+
+
+@contextmanager
+def recorded(
+    pid: int, name: str, record: Path, *, wait: Callable[[], object]
+) -> Iterator[LaunchProcesses]:
+    """The launch ``name`` that ``pid`` leads: while the block lasts, the file ``record`` says who
+    runs; after it, however it ends, no process of the launch is left.
+
+    Args:
+        wait: returns when this process's own children among them have ended.
+
+    Raises:
+        RunError: a process cannot be ended.
+    """
+    processes = LaunchProcesses.of_leader(pid, name)
+    write_processes(record, processes)
+    try:
+        yield processes
+    finally:
+        end(processes, grace_s=GRACE_S)
+        wait()
+        record.unlink(missing_ok=True)
 
 
 def read_processes(path: Path) -> LaunchProcesses | None:

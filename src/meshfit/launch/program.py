@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshfit.launch.folder import PROCESSES_NAME
-from meshfit.launch.processes import LaunchProcesses, end, write_processes
+from meshfit.launch.processes import recorded
 from meshfit.record.variables import LAUNCH_VARIABLE
-
-_GRACE_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,7 @@ def run_program(
     """
     name = uuid.uuid4().hex
     environment = {**os.environ, **variables, LAUNCH_VARIABLE: name}
-    record, started_s = folder / PROCESSES_NAME, time.monotonic()
+    started_s = time.monotonic()
     with output.open("wb") as file:
         process = subprocess.Popen(
             command,
@@ -55,14 +53,9 @@ def run_program(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        processes = LaunchProcesses.of_leader(process.pid, name)
-        write_processes(record, processes)
-        try:
-            exit_code = process.wait(deadline_s)
-        except subprocess.TimeoutExpired:
-            exit_code = None
-        finally:
-            end(processes, grace_s=_GRACE_S)
-            process.wait()
-            record.unlink(missing_ok=True)
+        with recorded(process.pid, name, folder / PROCESSES_NAME, wait=process.wait):
+            try:
+                exit_code = process.wait(deadline_s)
+            except subprocess.TimeoutExpired:
+                exit_code = None
     return ProgramEnd(exit_code=exit_code, seconds=time.monotonic() - started_s)

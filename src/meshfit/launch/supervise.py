@@ -17,7 +17,7 @@ from meshfit.launch.folder import LaunchFolder, start_empty
 from meshfit.launch.hosts import LaunchHost, seats
 from meshfit.launch.orphans import end_orphans
 from meshfit.launch.outcome import classify
-from meshfit.launch.processes import LaunchProcesses, end, running, write_processes
+from meshfit.launch.processes import LaunchProcesses, recorded, running
 from meshfit.launch.progress import ProgressWatch
 from meshfit.record.files import write_json_atomically
 from meshfit.record.heartbeat import Heartbeat, read_heartbeats
@@ -27,7 +27,6 @@ from meshfit.record.variables import CANDIDATE_VARIABLE, LAUNCH_VARIABLE
 OnProgress = Callable[[Mapping[int, Heartbeat]], None]
 
 _POLL_S = 0.2
-_GRACE_S = 5.0
 _STACK_PATIENCE_S = 0.5
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -78,50 +77,39 @@ def launch(
     if port is not None and not hosts and (problem := port_problem(port)):
         return _close(files, _not_started(problem))
     started_s, oom_kills = time.monotonic(), count_oom_kills()
-    agents, processes = _start(request, files, module, port, hosts)
-    try:
-        stop, stop_after_s = _watch(
-            agents, files, num_ranks, deadline_s=deadline_s, hang_s=hang_s, on_progress=on_progress
-        )
-        if stop == "hang":
-            _ask_for_stacks(files, processes)
-        evidence = gather(
-            files,
-            num_ranks=num_ranks,
-            exit_code=agents.exit_code,
-            stop=stop,
-            stop_after_s=stop_after_s,
-            oom_kills=_difference(count_oom_kills(), oom_kills),
-        )
-    except KeyboardInterrupt:
-        _close(files, _interrupted(time.monotonic() - started_s))
-        raise
-    finally:
-        end(processes, grace_s=_GRACE_S)
-        agents.wait()
-        files.processes.unlink(missing_ok=True)
-    return _close(files, _judged(evidence, time.monotonic() - started_s))
-
-
-def _start(
-    request: RunRequest,
-    files: LaunchFolder,
-    module: str,
-    port: int | None,
-    hosts: Sequence[LaunchHost],
-) -> tuple[Agents, LaunchProcesses]:
     name = uuid.uuid4().hex
     agents = start_agents(
-        seats(hosts, request.layout.world_size),
+        seats(hosts, num_ranks),
         files,
         name=name,
         module=module,
         port=port,
         environment=_environment(request, name),
     )
-    processes = LaunchProcesses.of_leader(agents.leader_pid, name)
-    write_processes(files.processes, processes)
-    return agents, processes
+    try:
+        with recorded(agents.leader_pid, name, files.processes, wait=agents.wait) as processes:
+            stop, stop_after_s = _watch(
+                agents,
+                files,
+                num_ranks,
+                deadline_s=deadline_s,
+                hang_s=hang_s,
+                on_progress=on_progress,
+            )
+            if stop == "hang":
+                _ask_for_stacks(files, processes)
+            evidence = gather(
+                files,
+                num_ranks=num_ranks,
+                exit_code=agents.exit_code,
+                stop=stop,
+                stop_after_s=stop_after_s,
+                oom_kills=_difference(count_oom_kills(), oom_kills),
+            )
+    except KeyboardInterrupt:
+        _close(files, _interrupted(time.monotonic() - started_s))
+        raise
+    return _close(files, _judged(evidence, time.monotonic() - started_s))
 
 
 def _environment(request: RunRequest, name: str) -> dict[str, str]:
