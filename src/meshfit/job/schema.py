@@ -209,7 +209,7 @@ class LayoutFile(Strict):
     vpp: Count | None = None
     """Virtual stages on each pipeline rank."""
     schedule: str | None = None
-    """Of the pipeline: ``gpipe``, ``1f1b``, ``interleaved_1f1b`` ``looped_bfs``, ``interleaved_zero_bubble``,
+    """Of the pipeline: ``gpipe``, ``1f1b``, ``interleaved_1f1b``, ``looped_bfs``, ``interleaved_zero_bubble``,
     ``zbv_zero_bubble``, ``dualpipe_v``."""
     stage_layers: StageLayers | None = None
     """Layers of every stage in model order, as a list or ``7:8x14:7``; None: as even as can be."""
