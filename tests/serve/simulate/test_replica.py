@@ -87,6 +87,14 @@ def test_a_full_cache_preempts_the_youngest_which_computes_its_context_anew():
     assert gap.seconds > 20e-3
 
 
+def test_a_request_preempted_again_while_it_recomputes_its_context_shows_its_gap():
+    requests = [request(n, 0.0, *tokens) for n, tokens in enumerate([(36, 46), (37, 43), (88, 45)])]
+    replica = served(requests, scheduler(kv_capacity_tokens=192, token_budget=48))
+    assert requests[-1].preemptions == 2
+    in_steps = sum(steps * decoding for _, _, steps, decoding, _, _ in replica.entries)
+    assert in_steps + len(replica.gaps) == sum(one.output_tokens - 1 for one in requests)
+
+
 def test_a_request_larger_than_the_cache_is_refused_and_says_why():
     huge, small = request(0, 0.0, 4000, 200), request(1)
     served([huge, small])
@@ -179,6 +187,15 @@ def test_no_request_is_lost_or_served_twice(drawn, spec):
     for one in replica.finished:
         assert one.generated_tokens == one.output_tokens
         assert one.arrival_s <= one.admitted_s < one.first_token_s <= one.finished_s
+
+
+@given(REQUESTS, SCHEDULERS)
+def test_every_token_after_the_first_has_its_gap(drawn, spec):
+    """Also of requests that lose their cache again while their context is computed anew."""
+    *_, replica = play(arriving(drawn), spec)
+    in_steps = sum(steps * decoding for _, _, steps, decoding, _, _ in replica.entries)
+    tokens = sum(one.output_tokens for one in replica.finished)
+    assert in_steps + len(replica.gaps) == tokens - len(replica.finished)
 
 
 @given(REQUESTS, SCHEDULERS)

@@ -19,11 +19,11 @@ def serve_open_loop(requests: Iterable[Request], pool: Pool) -> list[Replica]:
     """Replicas after all ``requests`` (in order of ``ready_s``) have been served, each arriving when
     it does, whatever the replicas are doing."""
     replicas = _replicas(pool)
-    choose = router(pool.policy).choose
+    choose = router(pool.policy, replicas).choose
     with without_cycles():
         for request in requests:
             ready_s = request.ready_s
-            choose(replicas, ready_s).receive(request, ready_s)
+            choose(ready_s).receive(request, ready_s)
         for replica in replicas:
             replica.advance(_EVERYTHING_S)
     return replicas
@@ -35,7 +35,7 @@ def serve_closed_loop(
     """Replicas after ``requests`` have been served, ``concurrency`` of them in flight at a time: the
     next is sent the moment one ends, and reaches a replica ``request_s`` later."""
     replicas = _replicas(pool)
-    choose = router(pool.policy).choose
+    choose = router(pool.policy, replicas).choose
     clients = _Clients(requests, request_s)
     for _ in range(concurrency):
         clients.send(0.0)
@@ -45,7 +45,7 @@ def serve_closed_loop(
             return replicas
         if clients.next_ready_s <= first_to_end.ends_s:
             request = clients.arrive()
-            choose(replicas, request.ready_s).receive(request, request.ready_s)
+            choose(request.ready_s).receive(request, request.ready_s)
             if request.refused:
                 clients.send(request.ready_s)
         else:

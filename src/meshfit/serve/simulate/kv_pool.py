@@ -23,11 +23,19 @@ class KvPool:
         prefixes: segments that requests share.
     """
 
-    __slots__ = ("block_tokens", "capacity_blocks", "held_tokens", "prefixes", "surely_free_tokens")
+    __slots__ = (
+        "_most_waste",
+        "block_tokens",
+        "capacity_blocks",
+        "held_tokens",
+        "prefixes",
+        "surely_free_tokens",
+    )
 
     def __init__(self, *, capacity_blocks: int, block_tokens: int) -> None:
         self.capacity_blocks = capacity_blocks
         self.block_tokens = block_tokens
+        self._most_waste = block_tokens - 1.0
         self.held_tokens = 0.0
         self.surely_free_tokens = float(capacity_blocks * block_tokens)
         self.prefixes = PrefixCache()
@@ -59,7 +67,7 @@ class KvPool:
         """Blocks of its leading ``segments`` that nobody uses now."""
         return self.prefixes.idle_blocks_in(request.prefix[:segments])
 
-    def hold(self, request: Request, context_tokens: float, *, segments: int = 0) -> None:
+    def hold(self, request: Request, context_tokens: float, segments: int) -> None:
         """A request takes blocks for its context, sharing its leading ``segments``."""
         tokens = context_tokens
         if segments:
@@ -69,7 +77,7 @@ class KvPool:
             request.shared_segments = segments
             tokens -= self.shared_tokens(request)
         self.held_tokens += tokens
-        self.surely_free_tokens -= tokens + self.block_tokens - 1
+        self.surely_free_tokens -= tokens + self._most_waste
         if self.prefixes.idle_blocks:
             self._evict()
 
@@ -95,7 +103,7 @@ class KvPool:
             tokens += (used_before - self.prefixes.used_blocks) * self.block_tokens
             request.shared_segments = 0
         self.held_tokens -= tokens
-        self.surely_free_tokens += tokens + self.block_tokens - 1
+        self.surely_free_tokens += tokens + self._most_waste
 
     def grow(self, tokens: float) -> None:
         """Requests that hold blocks add ``tokens`` together."""

@@ -19,7 +19,12 @@ class Request:
         prefix: keys of the leading segments of its prompt, equal where text is equal; each is
             ``segment_tokens`` long.
         is_transferred: its prompt's KV cache comes with it, from another pool.
-        generated_tokens: tokens that the client had when it last left the batch.
+        generated_tokens: tokens that the client had when it last joined or left those that decode.
+        target_tokens: of its context when its prompt (and output before a preemption) is computed.
+        computed_tokens: of them, those in the cache; all are reserved.
+        first_step: the replica's count of decoding steps before the first one of it.
+        tokens_per_step: of output, in one of them; 0 while it does not decode.
+        left_s: when it was preempted while it decoded; None from its next token on.
         shared_segments: leading segments whose blocks it shares now.
         reused_tokens: tokens of its prompt that were cached when it was first admitted.
         preemptions: how often it lost its cache to older requests.
@@ -37,6 +42,11 @@ class Request:
     segment_tokens: int = 0
     is_transferred: bool = False
     generated_tokens: int = 0
+    target_tokens: int = 0
+    computed_tokens: int = 0
+    first_step: float = 0.0
+    tokens_per_step: float = 0.0
+    left_s: float | None = None
     shared_segments: int = 0
     reused_tokens: int = 0
     admitted_s: float | None = None
@@ -50,7 +60,7 @@ class Request:
         """Who goes first: by priority, then by arrival."""
         return self.priority, self.ready_s, self.number
 
-    @property
-    def largest_context(self) -> int:
-        """Tokens in its KV cache when its last token is computed (which itself is not cached)."""
-        return self.prompt_tokens + self.output_tokens - 1
+    def held_tokens(self, step: float) -> float:
+        """Tokens that it holds in the cache after so many steps of its replica, reserved ones
+        included."""
+        return self.target_tokens + (step - self.first_step) * self.tokens_per_step

@@ -1,5 +1,7 @@
 """How requests are shared out over replicas."""
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -12,19 +14,18 @@ Policy = Literal["round_robin", "least_outstanding"]
 class Router(Protocol):
     """Chooses a replica for a request that arrives now."""
 
-    def choose(self, replicas: Sequence[Replica], now_s: float) -> Replica:
-        """One of ``replicas``, which has done everything until ``now_s``."""
+    def choose(self, now_s: float) -> Replica:
+        """One of the replicas, which has done everything until ``now_s``."""
 
 
 class RoundRobin:
     """Replicas in turn, whatever they have to do."""
 
-    def __init__(self) -> None:
-        self._next = 0
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self._turns = itertools.cycle(replicas)
 
-    def choose(self, replicas: Sequence[Replica], now_s: float) -> Replica:
-        replica = replicas[self._next]
-        self._next = (self._next + 1) % len(replicas)
+    def choose(self, now_s: float) -> Replica:
+        replica = next(self._turns)
         if replica.ends_s <= now_s:
             replica.advance(now_s)
         return replica
@@ -33,16 +34,19 @@ class RoundRobin:
 class LeastOutstanding:
     """The replica with the fewest unfinished requests, the first of several."""
 
-    def choose(self, replicas: Sequence[Replica], now_s: float) -> Replica:
-        least = replicas[0]
-        for replica in replicas:
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self._replicas = replicas
+
+    def choose(self, now_s: float) -> Replica:
+        least, fewest = self._replicas[0], math.inf
+        for replica in self._replicas:
             if replica.ends_s <= now_s:
                 replica.advance(now_s)
-            if replica.outstanding < least.outstanding:
-                least = replica
+            if replica.outstanding < fewest:
+                least, fewest = replica, replica.outstanding
         return least
 
 
-def router(policy: Policy) -> Router:
-    """A new router."""
-    return RoundRobin() if policy == "round_robin" else LeastOutstanding()
+def router(policy: Policy, replicas: Sequence[Replica]) -> Router:
+    """A new router in front of ``replicas``."""
+    return RoundRobin(replicas) if policy == "round_robin" else LeastOutstanding(replicas)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from meshfit.serve.simulate.window import Window
 
-Entry = tuple[float, float, int, int, float, int]
+Entry = tuple[float, float, float, int, float, int]
 """The values of ``StepColumns`` of one run of steps."""
 
 

@@ -60,8 +60,11 @@ class StepTable:
     def decode(self, requests: int, context_tokens: float) -> Line:
         """Seconds of a step in which so many requests decode, as a line in what their caches hold
         together, ``context_tokens`` or a few more."""
-        rows = self._decoding.get(requests) or self._tabulated(requests)
-        return rows.alone[int(sqrt(context_tokens / requests * self._points_per_length))]
+        try:
+            alone = self._decoding[requests].alone
+        except KeyError:
+            alone = self._tabulated(requests).alone
+        return alone[int(sqrt(context_tokens / requests * self._points_per_length))]
 
     def mixed_s(
         self, tokens: int, pairs: float, requests: int, context_tokens: float, largest_chunk: int
