@@ -207,8 +207,8 @@ def materialise(stage: Stage, device: torch.device) -> None:
 def load_shards(stage: Stage, folder: Path, device: torch.device) -> None:
     """Give the meta parameters of a stage memory on ``device`` and fill them from ``folder``.
 
-    What no file holds, factors of adapters, is drawn. Each rank reads only its own shards, one parameter at a time, into fp32 masters whatever the
-    file's dtype is.
+    What no file holds, factors of adapters, is drawn. Each rank reads only its own shards, one
+    parameter at a time, into fp32 masters whatever the file's dtype is.
 
     Raises:
         InputError: the folder lacks a parameter, or has it in another shape.
