@@ -12,7 +12,7 @@ import torch
 from meshfit.dryrun.shorten import Run
 from meshfit.dryrun.step import step_of
 from meshfit.dryrun.trace import Trace
-from meshfit.job.read import parse_layout_text
+from meshfit.job.layout import parse_layout_text
 from meshfit.mesh.spec import make_layout
 from meshfit.workload.training import PRECISIONS, TrainingSpec
 from tests.run.layouts import CONFIGS, SEQUENCE_LENGTH

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfit.errors import InputError
-from meshfit.job.read import parse_layout_text, read_job
+from meshfit.job.layout import parse_layout_text
+from meshfit.job.read import read_job
 from meshfit.mesh.spec import LayoutSpec, stages_text
 
 MODEL = """

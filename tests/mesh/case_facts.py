@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meshfit.job.read import layout_of_keys
+from meshfit.job.layout import layout_of_keys
 from meshfit.mesh.facts import facts_of
 from meshfit.profile import EngineProfile
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfit.engines import engine_profile
-from meshfit.job.read import layout_of_keys, parse_layout_text
+from meshfit.job.layout import layout_of_keys, parse_layout_text
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.changes import legal_changes, single_changes
 from meshfit.mesh.facts import facts_of

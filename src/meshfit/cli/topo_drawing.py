@@ -7,7 +7,8 @@ from typing import Any
 from meshfit.cli.topo_cluster import Shown
 from meshfit.cluster.document import topology_document
 from meshfit.errors import InputError
-from meshfit.job.read import parse_layout_text, read_job
+from meshfit.job.layout import parse_layout_text
+from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LAYOUT_KEYS, LayoutSpec, make_layout
 from meshfit.report.draw.ranks import Axis, axes_on

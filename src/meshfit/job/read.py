@@ -3,11 +3,8 @@
 import hashlib
 import json
 import os
-import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from meshfit.cluster.files import read_topology
 from meshfit.engines import engine_profile
@@ -15,50 +12,31 @@ from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
 from meshfit.job.budget import device_seconds, positive_duration, read_budget
 from meshfit.job.found import FoundJob
-from meshfit.job.schema import AssumeFile, JobFile, LayoutFile, RunFile, SearchFile
+from meshfit.job.key_values import key_values
+from meshfit.job.layout import (
+    baseline_of,
+    layout_keys,
+    layout_of_keys,
+    parse_layout_text,
+    schedule_of_text,
+)
+from meshfit.job.schema import AssumeFile, JobFile, RunFile, SearchFile
 from meshfit.job.spec import Job, RunSpec
 from meshfit.job.training import (
-    adapter_of,
-    assumptions_of,
-    documents_of,
     power_limited,
-    precision_of,
     require_run,
-    runtime_of,
-    with_expert_imbalance,
     without_bf16,
 )
+from meshfit.job.workload import training_of
 from meshfit.mesh.orders import whole_order
 from meshfit.mesh.search import SearchSpec
-from meshfit.mesh.spec import LayoutSpec, make_layout, stages_of_text
 from meshfit.profile import EngineProfile
 from meshfit.record.probe import default_curves_path
 from meshfit.record.residuals import default_calibration_path
-from meshfit.units import format_percent, parse_count, parse_fraction
+from meshfit.units import parse_fraction
 from meshfit.workload.config_file import is_folder
-from meshfit.workload.documents import DocumentSpec, useful_share
 from meshfit.workload.model import ModelSpec
 from meshfit.workload.models import catalogue, read_model
-from meshfit.workload.training import DataSpec, TrainingSpec
-
-HIGHEST_JUDGED_LEARNING_RATE = 1e-3
-"""Loss parity is judged at a small rate: rounding grows with the size of the steps."""
-
-MOST_SEQUENCES = 2**31 - 1
-"""Of one optimizer step: beyond it, products of counts would not fit the integers of the rules."""
-
-_SCHEDULE_SPELLINGS = {
-    "gpipe": "gpipe",
-    "1f1b": "1f1b",
-    "interleaved1f1b": "interleaved_1f1b",
-    "interleaved": "interleaved_1f1b",
-    "dualpipev": "dualpipe_v",
-    "zbv": "zbv_zero_bubble",
-    "zbvzerobubble": "zbv_zero_bubble",
-    "interleavedzerobubble": "interleaved_zero_bubble",
-    "loopedbfs": "looped_bfs",
-}
-
 
 NO_CALIBRATION = "none"
 """In place of a calibration file: formulas alone."""
@@ -129,13 +107,13 @@ def read_job_file(
         InputError: anything wrong in the file or in what it names.
     """
     notes: list[str] = []
-    given = _layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
+    given = layout_keys(file.layout) | (parse_layout_text(layout) if layout else {})
     profile, *others = _engines(file.engine if engine is None else engine)
     usual_order = profile.rank_order
     profile = _in_rank_order(profile, rank_order or file.rank_order)
     if profile.rank_order != usual_order:
         notes.append(f"ranks are laid over {', '.join(profile.rank_order)}, the outermost first")
-    training = _training(file, _assume(file.assume, assume), base, notes)
+    training = training_of(file, _assume(file.assume, assume), base, notes)
     topology = power_limited(read_topology(file.cluster, base), file.runtime)
     if (slow := without_bf16(training.precision, topology.accelerator)) is not None:
         notes.append(slow)
@@ -151,7 +129,7 @@ def read_job_file(
         profile=profile,
         other_engines=tuple(other.name for other in others),
         layout=layout_of_keys(given, profile) if given or file.layout is not None else None,
-        baseline=_baseline(file.baseline, base, profile),
+        baseline=baseline_of(file.baseline, base, profile),
         search=_search(file.search),
         run=_run(file.run),
         headroom_fraction=_headroom(file.search.headroom),
@@ -187,34 +165,6 @@ def _curves(written: str | None, base: Path) -> Path | None:
     return path
 
 
-def parse_layout_text(text: str) -> dict[str, Any]:
-    """The keys of ``tp=4,pp=2,stage_layers=3:5``; ``7:8x14:7`` is 7, fourteen times 8, and 7.
-
-    Raises:
-        InputError: not ``key=value`` pairs, a key twice or unknown, or a value of the wrong kind.
-    """
-    pairs = key_values(text, "--layout", "tp=4,pp=2")
-    keys = {key: _layout_value(value) for key, value in pairs.items()}
-    return _layout_keys(validate(LayoutFile, keys, "--layout"))
-
-
-def key_values(text: str, option: str, example: str) -> dict[str, str]:
-    """The ``key=value`` pairs of an option, apart by commas.
-
-    Raises:
-        InputError: one is no pair, or a key is there twice.
-    """
-    keys: dict[str, str] = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"{option}: {pair!r} is not key=value; write it like {example}")
-        if key.strip() in keys:
-            raise InputError(f"{option}: {key.strip()!r} is there twice; give one value")
-        keys[key.strip()] = value.strip()
-    return keys
-
-
 def _assume(file: AssumeFile, text: str | None) -> AssumeFile:
     """The job's assumptions with those of the command line before them."""
     if text is None:
@@ -223,159 +173,11 @@ def _assume(file: AssumeFile, text: str | None) -> AssumeFile:
     return file.model_copy(update=given.model_dump(exclude_none=True))
 
 
-def _layout_value(text: str) -> int | bool | str | list[int]:
-    if re.fullmatch(r"-?\d{1,18}", text):
-        return int(text)
-    if (stages := stages_of_text(text)) is not None:
-        return stages
-    return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def _layout_keys(file: LayoutFile | None) -> dict[str, Any]:
-    """Keys that are given, schedules in our spelling."""
-    keys = file.model_dump(exclude_none=True) if file else {}
-    if "schedule" in keys:
-        keys["schedule"] = _schedule(keys["schedule"])
-    return keys
-
-
-def _schedule(text: str) -> str:
-    """``1F1B``, ``GPipe``, ``Interleaved1F1B`` in our spelling; others stay for the rules to refuse."""
-    return _SCHEDULE_SPELLINGS.get(re.sub(r"[^a-z0-9]", "", text.lower()), text)
-
-
-def layout_of_keys(keys: Mapping[str, Any], profile: EngineProfile) -> LayoutSpec:
-    """A layout in which keys that are left out mean what they mean to an engine."""
-    return make_layout(
-        keys,
-        sequence_parallel=profile.sequence_parallel,
-        zero_stage=profile.default_zero_stage,
-    )
-
-
-def _baseline(
-    value: str | LayoutFile | None, base: Path, profile: EngineProfile
-) -> LayoutSpec | None:
-    if value is None:
-        return None
-    if isinstance(value, LayoutFile):
-        return layout_of_keys(_layout_keys(value), profile)
-    path = base / value
-    document = read_yaml_mapping(path)
-    block = document.get("layout", document)
-    if not isinstance(block, Mapping):
-        raise InputError(f"{path}: layout must hold keys and values, found {block!r}")
-    return layout_of_keys(_layout_keys(validate(LayoutFile, block, str(path))), profile)
-
-
-def _training(job: JobFile, assume: AssumeFile, base: Path, notes: list[str]) -> TrainingSpec:
-    file = job.workload
-    if file.learning_rate > HIGHEST_JUDGED_LEARNING_RATE:
-        raise InputError(
-            f"workload.learning_rate {file.learning_rate:g} is above "
-            f"{HIGHEST_JUDGED_LEARNING_RATE:g}: rounding grows with larger steps, so loss parity "
-            f"could not be judged; a layout's speed and memory do not depend on it"
-        )
-    data = file.data
-    path = data.path
-    documents = documents_of(file.lengths, file.documents, base)
-    if file.documents == "padded":
-        notes.append(_padding(documents, file.sequence_length))
-    if data.source != "synthetic" and path is None:
-        raise InputError(
-            f"workload.data.path is missing: source {data.source} needs a file, folder or glob"
-        )
-    if path is not None and not path.startswith(("$", "~", "/")):
-        path = str(base / path)
-    return TrainingSpec(
-        sequence_length=file.sequence_length,
-        global_batch_size=_global_batch(file.global_batch, file.sequence_length, notes),
-        precision=precision_of(file.precision),
-        optimizer=file.optimizer,
-        learning_rate=file.learning_rate,
-        weight_decay=file.weight_decay,
-        max_grad_norm=file.max_grad_norm,
-        data=DataSpec(source=data.source, path=path, seed=data.seed),
-        adapter=adapter_of(file.method),
-        runtime=with_expert_imbalance(runtime_of(job.runtime, file.precision), assume),
-        documents=documents,
-        assume=assumptions_of(assume),
-    )
-
-
-def _padding(documents: DocumentSpec | None, sequence_length: int) -> str:
-    """What a person must know of padded documents."""
-    computed = (
-        f"documents are padded: memory and time are those of {sequence_length} tokens a sequence, "
-        f"whatever the documents' own lengths"
-    )
-    if documents is None:
-        return f"{computed}; with workload.lengths, the share that pads is told"
-    share = 1 - useful_share(documents, sequence_length)
-    return f"{computed}; {format_percent(share)} of all tokens pad"
-
-
-def _global_batch(value: str | int, sequence_length: int, notes: list[str]) -> int:
-    """Sequences of one optimizer step."""
-    sequences = _sequences(value, sequence_length, notes)
-    if sequences > MOST_SEQUENCES:
-        raise InputError(
-            f"workload.global_batch {value!r} is {sequences:,} sequences a step; it takes at most "
-            f"{MOST_SEQUENCES:,}"
-        )
-    return sequences
-
-
-def _sequences(value: str | int, sequence_length: int, notes: list[str]) -> int:
-    """Sequences of one optimizer step, from ``128 sequences``, ``4M tokens`` or a bare number.
-
-    Token counts of the field are often binary (4M for 4,194,304): when the decimal reading is not
-    a whole number of sequences but the binary one is, the binary one is meant, and noted.
-    """
-    text = str(value).strip()
-    number_text, _, unit = text.partition(" ")
-    unit = unit.strip().lower()
-    if unit not in ("", "sequence", "sequences", "tokens", "token"):
-        raise InputError(
-            f"workload.global_batch {text!r}: write it like '128 sequences' or '4M tokens'"
-        )
-    count = parse_count(number_text, "workload.global_batch")
-    if count <= 0:
-        raise InputError(f"workload.global_batch {text!r} must be greater than 0")
-    if not unit.startswith("token"):
-        return count
-    if count % sequence_length == 0:
-        return count // sequence_length
-    binary = _binary_count(number_text)
-    if binary is not None and binary % sequence_length == 0:
-        sequences = binary // sequence_length
-        notes.append(
-            f"global_batch {text} is read as {binary:,} tokens: {sequences} sequences of "
-            f"{sequence_length}"
-        )
-        return sequences
-    below = count // sequence_length
-    nearest = " or ".join(str(n * sequence_length) for n in (below, below + 1) if n > 0)
-    raise InputError(
-        f"workload.global_batch {text}: {count} tokens are not a whole number of sequences of "
-        f"{sequence_length}; nearest {nearest} tokens"
-    )
-
-
-def _binary_count(text: str) -> int | None:
-    """``4M`` as 4 x 2^20; None without a K, M, B or T."""
-    power = {"K": 10, "M": 20, "B": 30, "T": 40}.get(text[-1:].upper())
-    if power is None:
-        return None
-    count = float(text[:-1]) * 2**power
-    return int(count) if count == int(count) else None
-
-
 def _search(file: SearchFile) -> SearchSpec:
     bounds = file.model_dump(exclude_none=True, exclude={"headroom"})
     listed = {key: tuple(v) if isinstance(v, list) else (v,) for key, v in bounds.items()}
     if "schedule" in listed:
-        listed["schedule"] = tuple(_schedule(text) for text in listed["schedule"])
+        listed["schedule"] = tuple(schedule_of_text(text) for text in listed["schedule"])
     empty = [key for key, values in listed.items() if not values]
     if empty:
         raise InputError(f"search.{empty[0]} is an empty list; leave it out to search all values")

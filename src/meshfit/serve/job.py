@@ -14,7 +14,8 @@ from meshfit.errors import InputError
 from meshfit.files import read_yaml_mapping, validate
 from meshfit.job.budget import positive_duration, read_price
 from meshfit.job.found import FoundJob
-from meshfit.job.read import given_weights, key_values
+from meshfit.job.key_values import key_values
+from meshfit.job.read import given_weights
 from meshfit.job.schema import Count, Number, Strict
 from meshfit.profile import EngineProfile
 from meshfit.serve.budget import MOST_OF_DEVICE, ServingBudget, serving_budget

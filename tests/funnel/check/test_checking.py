@@ -4,7 +4,8 @@ import pytest
 
 from meshfit.errors import InputError
 from meshfit.funnel.check.checking import EXIT_CODES, broken_rules, check_document, engine_documents
-from meshfit.job.read import layout_of_keys, read_job
+from meshfit.job.layout import layout_of_keys
+from meshfit.job.read import read_job
 
 JOB = """
 schema_version: 1

@@ -6,7 +6,8 @@ from rich.console import Console
 from meshfit.funnel.check.checking import broken_rules, check_document
 from meshfit.funnel.plan.plan_document import plan_document
 from meshfit.funnel.space.planning import make_plan
-from meshfit.job.read import layout_of_keys, read_job
+from meshfit.job.layout import layout_of_keys
+from meshfit.job.read import read_job
 from meshfit.report.plan import plan_view
 
 JOB = """

@@ -10,7 +10,7 @@ from meshfit.compare.candidate import MeasuredCandidate
 from meshfit.compare.predicted import PredictedStep
 from meshfit.errors import RunError
 from meshfit.funnel.sweep.fit import fit_layouts
-from meshfit.job.read import layout_of_keys, parse_layout_text
+from meshfit.job.layout import layout_of_keys, parse_layout_text
 from meshfit.job.spec import Job
 from meshfit.mesh.orders import levels_of_axes, whole_order
 
