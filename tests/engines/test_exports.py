@@ -18,7 +18,7 @@ from meshfit.engines.layout_options import can_write
 from meshfit.engines.recognise import recognise
 from meshfit.errors import InputError
 from meshfit.funnel.sweep.handover import files_with_jobs
-from meshfit.job.read import layout_of_keys
+from meshfit.job.layout import layout_of_keys
 from meshfit.mesh.facts import facts_of
 from meshfit.mesh.generate import generate
 from meshfit.mesh.rules import violations
@@ -160,9 +160,26 @@ def test_megatron_is_given_every_argument_as_it_is_written(model, tmp_path):
     )
     words = done.stdout.split("\0")[:-1]
     assert words[-1] == "two words"
-    assert words[words.index("--recompute-modules") + 1 :][:2] == ["layernorm", "moe_act"]
+    assert words[words.index("--recompute-modules") + 1] == "layernorm"
     if "--moe-layer-freq" in words:
         assert words[words.index("--moe-layer-freq") + 1] == "([0]*3+[1]*58)"
+
+
+@pytest.mark.parametrize(
+    ("model", "modules"),
+    [
+        ("qwen3-235b-a22b", ["layernorm", "moe_act"]),
+        ("deepseek-v3", ["layernorm", "moe_act", "mla_up_proj"]),
+    ],
+)
+def test_megatron_is_asked_for_modules_that_the_model_has(model, modules):
+    layout = LayoutSpec(dp_shard=32, zero_stage=1, recompute="operations")
+    script, recipe = (
+        "".join(EXPORTS[engine](handover(engine, model, layout)).values())
+        for engine in ("megatron", "megatron_bridge")
+    )
+    assert f"--recompute-modules {' '.join(modules)}\n" in script
+    assert f"config.model.recompute_modules = {modules}\n" in recipe
 
 
 ODD_NAME = 'a "b" $(touch pwned) `touch pwned`\ntouch pwned; é \'c\' """ \\'

@@ -67,10 +67,12 @@ TP = "config.parallelism.tensor_parallel_degree"
         (titan(f"{TP} = 0"), "at least 1"),
         (titan("config.parallelism.data_parallel_shard_degree = 0"), "-1 or at least 1"),
         (titan("if BIG:", f"    {TP} = 4"), "line 6"),
+        (titan("tune(config)"), "line 5: tune(config) may set fields"),
+        (titan("tune(4, block=config.parallelism)"), "may set fields"),
         (titan("p = config.parallelism", "p.tensor_parallel_degree = 4"), "line 6"),
         (titan(f"{TP} *= 2"), "set otherwise"),
         (titan("config = replace(config, parallelism=x)"), "made twice"),
-        (titan(f"{TP} = int(os.environ['TP'])"), "no whole number"),
+        (titan(f"{TP} = int(os.environ['TP'])"), "no whole number; write the number itself"),
         (titan("config.activation_checkpoint = MemoryBudgetAC.Config()"), "not predicted"),
         (titan("config.training.mixed_precision_param = 'float16'"), "bfloat16, float32"),
         (
@@ -94,6 +96,13 @@ TP = "config.parallelism.tensor_parallel_degree"
         ),
         (deepspeed(train_batch_size=64, tensor_parallel={"autotp_size": -2}), "at least 0"),
         ('{"train_batch_size": 64, // all\n', "line 1: no JSON"),
+        (deepspeed(train_batch_size=64, zero_optimization={"stage": 5}), "stage 5 is none of 0, 1"),
+        (
+            deepspeed(train_batch_size=64, optimizer={"type": "Lamb"}),
+            "'lamb' is not predicted; adam",
+        ),
+        (MEGATRON + "--optimizer lion", "--optimizer 'lion' is not predicted; adam"),
+        ("args = ['--num-layers', '32', '--bf16']", "in no command or list"),
         ('{"train_batch_size": 64, "a": ' + '{"a":' * 3000 + "1" + "}" * 3001, "too deep"),
         (BRIDGE + "model.tensor_model_parallel_size=0", "model.tensor_model_parallel_size 0"),
         (
@@ -111,6 +120,13 @@ TP = "config.parallelism.tensor_parallel_degree"
         ("distributed_type: MULTI_GPU\ndebug: 2026-99-99\n", "line 2: month"),
         ("distributed_type: MULTI_GPU\ndebug: &a [*a]\n", "line 2"),
         ("distributed_type: MULTI_GPU\n? [a]\n: 1\n", "line 2"),
+        ("distributed_type: MULTI_XPU\nnum_processes: 4\n", "is not predicted; NO, MULTI_GPU"),
+        ("distributed_type: FSDP\ncompute_environment: AMAZON_SAGEMAKER\n", "not predicted; LOCAL"),
+        ("distributed_type: FSDP\nuse_cpu: true\n", "line 2: use_cpu true trains on CPU"),
+        (
+            DEEPSPEED.replace("zero_stage: 1", "zero_stage: 4"),
+            "line 4: deepspeed_config.zero_stage 4",
+        ),
         (FSDP1 + "  fsdp_sharding_strategy: FULL\n", "none of FULL_SHARD"),
         (FSDP1 + "  fsdp_version: 2\n  fsdp_reshard_after_forward: FULL_SHARD\n", "true or false"),
         (FSDP1 + "parallelism_config:\n  parallelism_config_tp_size: 2\n", "fsdp_version 2"),
@@ -141,7 +157,27 @@ def test_what_cannot_be_is_refused_in_one_line(text, said):
             "parallelism=ParallelismConfig(tensor_parallel_degree=2, pipeline_parallel_degree=2))",
             {"tp": 2, "pp": 2, "dp_shard": 4, "micro_batch_size": 1},
         ),
+        (
+            titan(
+                "return replace(config, parallelism=replace(config.parallelism, "
+                "tensor_parallel_degree=4))"
+            )
+            .replace("config = ", "base = ")
+            .replace("(config", "(base"),
+            {"tp": 4, "recompute": "operations", "micro_batch_size": 1},
+        ),
+        (
+            MEGATRON + "--rampup-batch-size 16 16 5859375 --tensor-model-parallel-size 4",
+            {"tp": 4},
+        ),
         (deepspeed(train_batch_size=64), {"micro_batch_size": 4}),
+        (
+            deepspeed(
+                train_batch_size=64,
+                zero_optimization={"stage": 1, "offload_param": {"device": "cpu"}},
+            ),
+            {"offload": None},
+        ),
         (deepspeed(train_batch_size=64, gradient_accumulation_steps=2), {"micro_batch_size": 2}),
         (
             deepspeed(train_batch_size=64, zero_optimization={"stage": 1, "cpu_offload": True}),
@@ -192,6 +228,72 @@ def test_what_hugging_face_fills_in_is_said():
     assert found.unknown == ()
     assert (found.workload["precision"], found.accumulation) == ("bf16_mixed", 4)
     assert len(found.notes) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (deepspeed(train_batch_size=64, pipeline={"stages": 4}), "pipeline is not in this answer"),
+        (
+            deepspeed(
+                train_batch_size=64, zero_optimization={"offload_optimizer": {"device": "cpu"}}
+            ),
+            "offload_optimizer.device cpu does nothing at stage 0; from 1 on it does",
+        ),
+        (
+            deepspeed(train_batch_size=64, tensor_parallel={"tp": {"tp_size": 4}}),
+            "tensor_parallel.tp.tp_size does nothing without autotp_size",
+        ),
+        (deepspeed(train_batch_size=64, activation_checkpointing={}), "--layout recompute=full"),
+        ('{"train_batch_size": 64, // all\n "steps_per_print": 9,}', "DeepSpeed reads it even so"),
+        (
+            FSDP1 + "  fsdp_version: 2\n  fsdp_sharding_strategy: NO_SHARD\n",
+            "line 7: fsdp_sharding_strategy NO_SHARD does nothing under fsdp_version 2",
+        ),
+        (DEEPSPEED + "  gradient_accumulation_steps: auto\n", "is auto: 1, or --global-batch"),
+    ],
+)
+def test_what_does_nothing_or_is_not_predicted_is_said(text, said):
+    assert any(said in note for note in read(text).notes)
+
+
+def test_accelerate_hands_the_model_to_the_compiler_where_a_backend_is_named():
+    assert read(FSDP1 + "dynamo_config:\n  dynamo_backend: INDUCTOR\n").runtime == {"compile": True}
+    assert read(FSDP1 + "dynamo_config:\n  dynamo_backend: 'NO'\n").runtime == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks", "expected"),
+    [
+        (MEGATRON, None, (16, 2)),
+        (MEGATRON.replace("--nnodes 2", "--nnodes 4"), 32, (32, 4)),
+        (MEGATRON, 64, (64, None)),
+        (FSDP1.replace("num_machines: 2", "num_machines: 4"), None, (16, 4)),
+        (FSDP1, 32, (32, None)),
+        (
+            "#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=4\nsrun "
+            + MEGATRON.partition("--nnodes 2 ")[2],
+            None,
+            (16, 4),
+        ),
+        (
+            "#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n"
+            + MEGATRON.replace(
+                "--nproc_per_node 8 --nnodes 2", "--nproc_per_node gpu --nnodes $SLURM_NNODES"
+            ),
+            None,
+            (16, 2),
+        ),
+    ],
+)
+def test_ranks_and_hosts_are_those_that_the_file_starts(text, ranks, expected):
+    found = read(text, ranks)
+    assert (found.num_ranks, found.num_hosts) == expected
+
+
+def test_an_option_that_stands_in_another_block_is_told_where():
+    [found] = read("[training]\nseq_len = 4096\ntensor_parallel_degree = 8\n").unknown
+    assert found.nearest == "parallelism.tensor_parallel_degree"
 
 
 def test_a_misspelt_block_is_one_unknown_option():

@@ -120,6 +120,10 @@ def _first_unknown(name: str, known: Mapping[str, Any]) -> str | None:
 
 
 def _nearest(name: str, known: Mapping[str, Any], parent: str) -> str | None:
-    """The known option that looks most like it, of the same block first."""
+    """The known option that looks most like it: of that name in another block, then of the same block."""
+    last = name.rpartition(".")[2]
+    moved = [one for one in known if parent and one.endswith(f".{last}")]
+    if len(moved) == 1:
+        return moved[0]
     siblings = [one for one in known if one.rpartition(".")[0] == parent]
     return nearest_name(name, siblings) or nearest_name(name, known)

@@ -151,8 +151,8 @@ def test_a_task_of_skypilot_takes_the_first_address_as_the_meeting_point(tmp_pat
 @pytest.mark.parametrize(
     ("given", "kind", "why"),
     [
-        (SERVES, "trainjob", "servers do not; use --job leaderworkerset"),
-        (TRAINS, "leaderworkerset", "never be over; use --job trainjob"),
+        (SERVES, "trainjob", "servers do not; use --around leaderworkerset"),
+        (TRAINS, "leaderworkerset", "never be over; use --around trainjob"),
         (TRAINS, "slrm", "try slurm"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Kinds of jobs around a script, by the name that ``meshfit export --job`` takes."""
+"""Kinds of jobs around a script, by the name that ``meshfit export --around`` takes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
@@ -38,7 +38,7 @@ def job_files(given: HostScript, kinds: Iterable[str]) -> dict[str, str]:
     for kind in kinds:
         if kind not in KINDS:
             nearest = nearest_name(kind, KINDS) or "slurm"
-            raise InputError(f"--job {kind!r}: use {', '.join(KINDS)}; try {nearest}")
+            raise InputError(f"--around {kind!r}: use {', '.join(KINDS)}; try {nearest}")
         name, write = KINDS[kind]
         files[name.format(stem=PurePath(given.script).stem)] = write(given)
     return files

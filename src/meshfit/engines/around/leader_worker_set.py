@@ -25,7 +25,7 @@ def leader_worker_set(given: HostScript) -> str:
     if not given.serves:
         raise InputError(
             "a LeaderWorkerSet starts its pods again when they end, so that training would never be "
-            "over; use --job trainjob"
+            "over; use --around trainjob"
         )
     document = {
         "apiVersion": API_VERSION,

@@ -95,7 +95,7 @@ def exported_train_job(given: HostScript) -> str:
     """
     if given.serves:
         raise InputError(
-            "a TrainJob ends when its pods do, and servers do not; use --job leaderworkerset"
+            "a TrainJob ends when its pods do, and servers do not; use --around leaderworkerset"
         )
     pods = Pods(
         num_nodes=given.num_hosts,

@@ -8,6 +8,7 @@ from meshfit.engines.layout_options import Options
 from meshfit.engines.megatron.write import layout_options
 from meshfit.engines.training_parts import ANY, Said, require_said
 from meshfit.errors import InputError
+from meshfit.mesh.spec import LayoutSpec
 from meshfit.workload.blocks.attention import AttentionSpec
 from meshfit.workload.blocks.block import Block
 from meshfit.workload.blocks.feed_forward import MlpSpec, MoeSpec
@@ -65,7 +66,11 @@ def export(given: Handover) -> Files:
     groups: dict[str, Options] = {
         "MODEL_ARGS": model_options(given.model) | _dropouts(given.training, given.model),
         "TRAINING_ARGS": training_options(given.training, given.steps),
-        "LAYOUT_ARGS": layout_options(given.layout, batch) | {"--global-batch-size": batch},
+        "LAYOUT_ARGS": {
+            **layout_options(given.layout, batch),
+            "--global-batch-size": batch,
+            "--recompute-modules": recompute_modules(given.layout, given.model),
+        },
         "DATA_ARGS": {
             "--mock-data": True,
             "--tokenizer-type": "NullTokenizer",
@@ -80,6 +85,16 @@ def export(given: Handover) -> Files:
     arguments = " ".join(f'"${{{name}[@]}}"' for name in groups)
     lines += torchrun(given, f'"${{MEGATRON:-.}}/pretrain_gpt.py" {arguments} "$@"')
     return {SCRIPT: "\n".join(lines) + "\n"}
+
+
+def recompute_modules(layout: LayoutSpec, model: ModelSpec) -> str | None:
+    """Those whose outputs are discarded, of those that the model has; None where none is asked for."""
+    if layout.recompute != "operations":
+        return None
+    has_experts = any(layer.find(MoeSpec) for layer in model.layers)
+    is_latent = any(layer.find(LatentAttentionSpec) for layer in model.layers)
+    modules = {"layernorm": True, "moe_act": has_experts, "mla_up_proj": is_latent}
+    return " ".join(name for name, is_there in modules.items() if is_there)
 
 
 def model_options(model: ModelSpec) -> Options:

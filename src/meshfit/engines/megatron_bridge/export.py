@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from meshfit.engines.handover import Files, Handover, comment, launch_script, module_name
-from meshfit.engines.layout_options import Options
+from meshfit.engines.layout_options import Options, OptionValue
+from meshfit.engines.megatron.export import recompute_modules
 from meshfit.engines.megatron.fields import NULL
 from meshfit.engines.megatron_bridge.recipes import Recipe, recipes
 from meshfit.engines.megatron_bridge.write import layout_options
@@ -14,6 +15,9 @@ from meshfit.workload.training import TrainingSpec
 
 SCRIPT = "launch.sh"
 RELEASE = ("megatron-bridge", "0.6.2")
+
+_MODULES = "model.recompute_modules"
+"""A list, where a command line has words."""
 
 _PRECISIONS = {
     "bf16_mixed": "bf16_mixed",
@@ -68,7 +72,7 @@ def export(given: Handover) -> Files:
         "",
         "def layout():",
         f"    config = {recipe.name}()",
-        *(f"    config.{key} = {_python(value)}" for key, value in fields(given).items()),
+        *(f"    config.{key} = {_python(key, value)}" for key, value in fields(given).items()),
         "    return config",
         "",
         "",
@@ -86,7 +90,11 @@ def export(given: Handover) -> Files:
 def fields(given: Handover) -> Options:
     """Every field that the layout and the training decide."""
     batch = given.training.global_batch_size
-    return {**layout_options(given.layout, batch), **_training(given.training, given.steps)}
+    return {
+        **layout_options(given.layout, batch),
+        _MODULES: recompute_modules(given.layout, given.model),
+        **_training(given.training, given.steps),
+    }
 
 
 def _training(training: TrainingSpec, steps: int) -> Options:
@@ -142,5 +150,7 @@ def _recipe(given: Handover) -> Recipe:
     return min(found, key=lambda one: len(one.name))
 
 
-def _python(value: object) -> str:
-    return "None" if value in (None, NULL) else repr(value)
+def _python(key: str, value: OptionValue) -> str:
+    if value in (None, NULL):
+        return "None"
+    return repr(str(value).split() if key == _MODULES else value)

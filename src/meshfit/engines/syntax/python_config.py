@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from meshfit.engines.syntax.arithmetic import whole_value
@@ -90,6 +91,7 @@ def _config(function: ast.FunctionDef, constants: Mapping[str, ast.expr]) -> Pyt
     """What one function sets; None where it makes no configuration."""
     inner = {**constants, **_constants(function.body)}
     base, variable = None, None
+    calls = _calls(function)
     settings: list[Setting] = []
     read: set[int] = set()
     for node in function.body:
@@ -97,14 +99,14 @@ def _config(function: ast.FunctionDef, constants: Mapping[str, ast.expr]) -> Pyt
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if not variable:
                 if any(_is_of(one, name) for one in ast.walk(function)):
-                    variable, base = name, _called(call)
+                    variable, base = name, _called(call, calls)
                     settings += _keywords(_Put(inner).visit(call), "")
             case ast.Assign(targets=[ast.Attribute() as target], value=value):
                 settings += _assigned(target, _Put(inner).visit(value), variable)
                 if ast.unparse(target).split(".")[0] == variable:
                     read.add(id(given))
             case ast.Return(value=ast.Call() as call) if not variable:
-                base = _called(call)
+                base = _called(call, calls)
                 settings += _keywords(_Put(inner).visit(call), "")
     if base is None:
         return None
@@ -135,6 +137,11 @@ def _refuse_what_is_not_read(
     if len(made) > 1:
         raise InputError(f"line {made[1].lineno}: {variable} is made twice; keep one")
     for node in ast.walk(function):
+        if isinstance(node, ast.Call) and _hands_over(node, variable):
+            raise InputError(
+                f"line {node.lineno}: {ast.unparse(node)} may set fields of {variable}, which are not read; "
+                f"set them in the function itself"
+            )
         is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         match node:
             case ast.Call(func=ast.Name(id="setattr")):
@@ -151,11 +158,45 @@ def _refuse_what_is_not_read(
             )
 
 
-def _called(call: ast.Call) -> str:
+def _hands_over(call: ast.Call, variable: str | None) -> bool:
+    """Whether a call is given the configuration, or a block of it, to do with it what it likes."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    given = [ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords))]
+    return name not in _LEAVES_AS_IT_IS and any(one.split(".")[0] == variable for one in given)
+
+
+_LEAVES_AS_IT_IS = (
+    "print",
+    "repr",
+    "str",
+    "replace",
+    "info",
+    "debug",
+    "setattr",
+    "asdict",
+    "deepcopy",
+)
+"""Functions that do not change what they are given, or are refused on their own."""
+
+
+def _calls(function: ast.FunctionDef) -> dict[str, ast.Call]:
+    """Names of a function that are set to what a call returns -> that call."""
+    return {
+        name: call
+        for node in function.body
+        if isinstance(node, ast.Assign) and isinstance(call := node.value, ast.Call)
+        for name in (target.id for target in node.targets if isinstance(target, ast.Name))
+    }
+
+
+def _called(call: ast.Call, calls: Mapping[str, ast.Call] = MappingProxyType({})) -> str:
     """The name of what is called; of ``replace(llama3_8b(), ...)`` that of what it starts from."""
     name = ast.unparse(call.func)
-    if name.rpartition(".")[2] == "replace" and call.args and isinstance(call.args[0], ast.Call):
-        return _called(call.args[0])
+    if name.rpartition(".")[2] == "replace" and call.args:
+        first = call.args[0]
+        started = calls.get(first.id) if isinstance(first, ast.Name) else first
+        if isinstance(started, ast.Call) and started is not call:
+            return _called(started)
     return name
 
 

@@ -35,7 +35,7 @@ class Setting:
                 f"line {self.line}: {self.name} has no value; a whole number is expected"
             )
         if re.fullmatch(r"-?[0-9][0-9_]{0,17}", text) is None:
-            hint = "; write the number itself" if "$" in text else ""
+            hint = "; write the number itself" if re.search(r"[$(]", text) else ""
             raise InputError(
                 f"line {self.line}: {self.name} {shown(self.value)} is no whole number{hint}"
             )
