@@ -147,11 +147,22 @@ class StepProfile:
             which recording makes longer than a timed one.
         waiting_s: time without computation until the last rank joined a communication, all axes.
         communication_s: time with any communication under way, hidden or not.
+        host_s, core_wait_s: of ``time.other``, in which the rank's thread ran (Python, PyTorch's way to
+            the next operation, DTensor), and in which it was ready and no core was free; None where
+            this was not counted (older records, devices, no Linux).
     """
 
     time: TimeBreakdown
     waiting_s: float
     communication_s: float
+    host_s: float | None = None
+    core_wait_s: float | None = None
+
+    @property
+    def unattributed_s(self) -> float:
+        """What of ``time.other`` nothing explains."""
+        other_s = self.time.other or 0.0
+        return max(0.0, other_s - (self.host_s or 0.0) - (self.core_wait_s or 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)

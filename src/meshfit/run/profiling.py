@@ -10,12 +10,13 @@ import torch
 
 from meshfit.measure.intervals import Interval
 from meshfit.measure.timeline.chrome import RankTimeline
-from meshfit.measure.timeline.exposure import mean_profile, profiles
+from meshfit.measure.timeline.exposure import profiles
 from meshfit.measure.timeline.kernels import on_device
 from meshfit.measure.timeline.recorder import StepRecorder
 from meshfit.measure.timeline.spans import StepTrace
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.environment import host_name
+from meshfit.record.profiles import mean_profile
 from meshfit.record.schema import StepProfile
 from meshfit.run.axes import axes_of_groups
 from meshfit.run.parallelize import RankModel

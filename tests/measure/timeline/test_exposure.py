@@ -1,11 +1,12 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfit.measure.timeline.exposure import mean_profile, profiles
-from meshfit.measure.timeline.spans import Call, Computation, StepTrace
+from meshfit.measure.timeline.exposure import profiles
+from meshfit.measure.timeline.spans import Call, Computation, HostGap, StepTrace
 
 STEP_S = 100.0
 
@@ -105,14 +106,31 @@ def test_recompute_and_optimizer_have_terms_of_their_own() -> None:
     assert (again.time.compute, again.time.recompute, again.time.optimizer) == (0, 2, 0)
 
 
-def test_the_mean_over_steps_has_every_term_of_any_step() -> None:
-    one, other = (
-        profiles([trace(calls, [(0, 10)])], is_pipeline=False)[0]
-        for calls in ([call(10, 20)], [call(10, 14, "all_gather", "tp")])
-    )
-    mean = mean_profile([one, other])
-    assert mean.time.exposed == {"all_gather.tp": 2.0, "all_reduce.dp_shard": 5.0}
-    assert mean.time.step == pytest.approx(STEP_S)
+def gap(begin_s: float, end_s: float, running_s: float, core_wait_s: float | None) -> HostGap:
+    return HostGap(begin_s=begin_s, end_s=end_s, running_s=running_s, core_wait_s=core_wait_s)
+
+
+def test_what_nothing_fills_is_divided_into_running_waiting_for_a_core_and_the_rest() -> None:
+    gaps = (gap(20, 60, 10, 25), gap(80, 100, 20, 0))
+    one = replace(trace(computing=[(0, 20), (60, 80)]), gaps=gaps)
+    (profile,) = profiles([one], is_pipeline=False)
+    assert profile.time.other == 60
+    assert (profile.host_s, profile.core_wait_s, profile.unattributed_s) == (30, 25, 5)
+
+
+def test_a_gap_counts_by_the_share_of_it_that_no_transfer_fills() -> None:
+    one = replace(trace([call(20, 50)], [(0, 20), (60, 100)]), gaps=(gap(20, 60, 20, 8),))
+    (profile,) = profiles([one], is_pipeline=False)
+    assert profile.time.other == 10
+    assert (profile.host_s, profile.core_wait_s, profile.unattributed_s) == (5, 2, 3)
+
+
+def test_where_the_kernel_does_not_count_waiting_for_a_core_nothing_is_said_of_it() -> None:
+    one = replace(trace(computing=[(0, 20)]), gaps=(gap(20, 100, 50, None),))
+    (profile,) = profiles([one], is_pipeline=False)
+    assert (profile.host_s, profile.core_wait_s, profile.unattributed_s) == (50, None, 30)
+    (bare,) = profiles([trace(computing=[(0, 20)])], is_pipeline=False)
+    assert (bare.host_s, bare.core_wait_s, bare.unattributed_s) == (None, None, 80)
 
 
 SPANS = st.lists(

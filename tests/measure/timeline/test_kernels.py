@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from meshfit.measure.timeline.kernels import on_device
 from meshfit.measure.timeline.recorder import LABEL
-from meshfit.measure.timeline.spans import Call, Computation, StepTrace
+from meshfit.measure.timeline.spans import Call, Computation, HostGap, StepTrace
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,15 @@ def host_trace() -> StepTrace:
         for collective in ("all_gather", "reduce_scatter", "p2p")
     )
     host = Computation(name="aten.mm", work="compute", begin_s=1.0, end_s=1.01)
+    between = HostGap(begin_s=1.1, end_s=2.0, running_s=0.5, core_wait_s=0.0)
     return StepTrace(
-        rank=0, begin_s=1.0, end_s=2.0, computations=(host,), calls=calls, input_waits=()
+        rank=0,
+        begin_s=1.0,
+        end_s=2.0,
+        computations=(host,),
+        calls=calls,
+        input_waits=(),
+        gaps=(between,),
     )
 
 
@@ -63,3 +70,7 @@ def test_calls_get_the_times_of_their_labels_on_the_device() -> None:
     ]
     assert [c.name for c in trace.computations] == ["gemm_bf16"]
     assert trace.end_s == 2.1, "the device was busy longer than the host"
+
+
+def test_gaps_of_the_host_are_no_gaps_of_the_device() -> None:
+    assert on_device(host_trace(), []).gaps == ()

@@ -6,6 +6,9 @@ import pytest
 
 from meshfit.measure.timeline.spans import StepTrace
 
+CLOCKS_APART_S = 1e-3
+"""By so much the thread's clock may run ahead: it is read a little after the wall clock."""
+
 
 @pytest.fixture(scope="module")
 def trace() -> Iterator[StepTrace]:
@@ -79,6 +82,16 @@ def test_everything_lies_inside_the_step_and_has_a_length(trace: StepTrace) -> N
         assert trace.begin_s <= span.begin_s <= span.end_s <= trace.end_s
     ((begin, end),) = trace.input_waits
     assert end - begin == pytest.approx(1.0)
+
+
+def test_between_operations_the_thread_is_accounted_for(trace: StepTrace) -> None:
+    spans = [(one.begin_s, one.end_s) for one in trace.computations]
+    for gap in trace.gaps:
+        assert trace.begin_s <= gap.begin_s < gap.end_s <= trace.end_s
+        assert not any(begin < gap.end_s and gap.begin_s < end for begin, end in spans)
+        assert 0 <= gap.running_s <= gap.end_s - gap.begin_s + CLOCKS_APART_S
+        assert gap.core_wait_s is None or gap.core_wait_s >= 0
+    assert sum(gap.running_s for gap in trace.gaps) > 0
 
 
 def test_waiting_is_as_before_once_the_step_is_over(trace: StepTrace) -> None:

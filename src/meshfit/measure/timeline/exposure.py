@@ -11,12 +11,11 @@ the exposed time, as any profiler of one rank shows it; ``waiting_s`` tells how 
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from statistics import fmean
 
-from meshfit.breakdown import TIME_TERMS, TimeBreakdown
+from meshfit.breakdown import TimeBreakdown
 from meshfit.measure.intervals import Interval, clip, seconds, subtract, union
 from meshfit.measure.timeline.axes import WORLD
-from meshfit.measure.timeline.spans import Call, StepTrace
+from meshfit.measure.timeline.spans import Call, HostGap, StepTrace
 from meshfit.record.schema import StepProfile
 
 PIPELINE_AXES = ("pp", WORLD)
@@ -30,27 +29,6 @@ def profiles(traces: Sequence[StepTrace], *, is_pipeline: bool) -> list[StepProf
     """
     joined = _last_to_join(traces)
     return [_profile(trace, joined, is_pipeline) for trace in traces]
-
-
-def mean_profile(steps: Sequence[StepProfile]) -> StepProfile:
-    """The mean over several steps of one rank, term by term."""
-    times = [step.time for step in steps]
-    names = {name for time in times for name in time.exposed}
-    return StepProfile(
-        time=TimeBreakdown(
-            **{name: _mean([getattr(time, name) for time in times]) for name in TIME_TERMS},
-            exposed={
-                name: fmean(t.exposed.get(name, 0.0) for t in times) for name in sorted(names)
-            },
-        ),
-        waiting_s=fmean(step.waiting_s for step in steps),
-        communication_s=fmean(step.communication_s for step in steps),
-    )
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
 
 
 def _profile(trace: StepTrace, joined: Mapping[Hashable, float], is_pipeline: bool) -> StepProfile:
@@ -75,6 +53,8 @@ def _profile(trace: StepTrace, joined: Mapping[Hashable, float], is_pipeline: bo
         rest_s = seconds(clip(alone, joined[key], trace.end_s))
         exposed[f"{call.collective}.{call.axis}"] += waited_s + rest_s
     busy = union([*computing, *input_wait, *under_way])
+    free = subtract(step, busy)
+    host_s, core_wait_s = _host(trace.gaps, free)
     terms = {
         work: seconds(clip(spans, trace.begin_s, trace.end_s)) for work, spans in by_work.items()
     }
@@ -83,12 +63,32 @@ def _profile(trace: StepTrace, joined: Mapping[Hashable, float], is_pipeline: bo
             **terms,
             bubble=bubble_s if is_pipeline else None,
             input_wait=seconds(input_wait),
-            other=seconds(subtract(step, busy)),
+            other=seconds(free),
             exposed=dict(sorted(exposed.items())),
         ),
         waiting_s=waiting_s,
         communication_s=seconds(under_way),
+        host_s=host_s,
+        core_wait_s=core_wait_s,
     )
+
+
+def _host(gaps: Sequence[HostGap], free: Sequence[Interval]) -> tuple[float | None, float | None]:
+    """Seconds that the thread ran, and that it waited for a core, in moments that nothing else fills.
+
+    Of a gap that is partly filled (by a transfer under way, by waiting for input) that share of both
+    counts. None where there are no gaps; the second also where the kernel did not count it.
+    """
+    if not gaps:
+        return None, None
+    shares = [
+        seconds(clip(free, gap.begin_s, gap.end_s)) / (gap.end_s - gap.begin_s) for gap in gaps
+    ]
+    running_s = sum(share * gap.running_s for share, gap in zip(shares, gaps, strict=True))
+    waits_s = [gap.core_wait_s for gap in gaps if gap.core_wait_s is not None]
+    if len(waits_s) < len(gaps):
+        return running_s, None
+    return running_s, sum(share * wait for share, wait in zip(shares, waits_s, strict=True))
 
 
 def _alone(

@@ -26,7 +26,7 @@ def on_device(trace: StepTrace, events: Iterable[DeviceEvent]) -> StepTrace:
 
     A call whose label the device does not show (a send of no bytes) is left out. All kernels but
     those of calls count as ``compute``: which of them belong to the optimizer or to a recompute,
-    the device does not know.
+    the device does not know. What the host did between its calls says nothing about the device's gaps.
     """
     spans, computations = {}, []
     for event in events:
@@ -48,4 +48,5 @@ def on_device(trace: StepTrace, events: Iterable[DeviceEvent]) -> StepTrace:
             for number, call in enumerate(trace.calls)
             if number in spans
         ),
+        gaps=(),
     )

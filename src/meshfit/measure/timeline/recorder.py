@@ -1,7 +1,7 @@
 """Records one step of this rank: every operation it computes and every call for communication.
 
 A dispatch mode sees both below autograd, DTensor and DDP, so nothing is asked of the training
-loop. It costs some microseconds an operation; no throughput is ever taken from a recorded step.
+loop. It costs some ten microseconds an operation; no throughput is ever taken from a recorded step.
 
 On the CPU an operation's span is that of its call. On a device the call only queues kernels: there
 ``torch.profiler`` tells when they ran, and each communication is found again by a label put around
@@ -25,7 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from meshfit.measure.intervals import Interval
 from meshfit.measure.phases import Phase, StepPhases
 from meshfit.measure.timeline import calls
-from meshfit.measure.timeline.spans import Call, Computation, StepTrace, Work
+from meshfit.measure.timeline.gaps import HostGaps
+from meshfit.measure.timeline.spans import Call, Computation, HostGap, StepTrace, Work
 
 _WORK_OF_PHASE: dict[Phase, Work] = {"recompute": "recompute", "optimizer": "optimizer"}
 LABEL = "meshfit.call."
@@ -73,6 +74,8 @@ class StepRecorder(TorchDispatchMode):
         self._computations: list[Computation] = []
         self._calls: list[_Pending] = []
         self._open = _Open()
+        self._between = HostGaps()
+        self._gaps: tuple[HostGap, ...] = ()
         self._epoch_s = time.time() - time.perf_counter()
         self._begin_s = self._end_s = 0.0
         self._cleanup = ExitStack()
@@ -81,12 +84,13 @@ class StepRecorder(TorchDispatchMode):
         self._fake_mode = active_fake_mode()
         self._cleanup.enter_context(self._phases)
         self._cleanup.enter_context(_Waits(self._waited))
-        self._begin_s = self._now()
+        self._begin_s = self._left()
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        self._end_s = self._now()
+        self._end_s = self._entered()
+        self._gaps = self._between.close()
         self._cleanup.close()
 
     def trace(self, rank: int, input_waits: Sequence[Interval] = ()) -> StepTrace:
@@ -102,26 +106,31 @@ class StepRecorder(TorchDispatchMode):
             input_waits=tuple(
                 (self._epoch_s + begin, self._epoch_s + end) for begin, end in input_waits
             ),
+            gaps=self._gaps,
         )
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # a wrapper such as DTensor: its inner operations come by next
         kwargs = kwargs or {}
         if calls.is_call(func):
             return self._call(func, args, kwargs)
-        begin_s = self._now()
+        if active_fake_mode() is not self._fake_mode:  # DTensor tries out shapes on fake tensors
+            return func(*args, **kwargs)
+        begin_s = self._entered()
         result = func(*args, **kwargs)
-        end_s = self._now()
+        end_s = self._left()
         if func.namespace in calls.NAMESPACES:
             self._end_by_storage(args, end_s)
-        elif active_fake_mode() is self._fake_mode:  # DTensor tries out shapes on fake tensors
+        else:
             work = _WORK_OF_PHASE.get(self._phases.now(), "compute")
             computation = Computation(name=str(func), work=work, begin_s=begin_s, end_s=end_s)
             self._computations.append(computation)
         return result
 
-    def _call(self, func, args, kwargs):
+    def _call(self, func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         group = calls.group_of(func, args)
         what = {
             "collective": calls.kind_of(func),
@@ -131,16 +140,16 @@ class StepRecorder(TorchDispatchMode):
             "size_bytes": calls.size_bytes(args),
             **calls.ends_of(func, args, group),
         }
-        begin_s = self._now()
+        begin_s = self._entered()
         call = _Pending(what=what, begin_s=begin_s, end_s=begin_s)
         with torch.profiler.record_function(f"{LABEL}{len(self._calls)}"):
             result = func(*args, **kwargs)
-        call.end_s = self._now()
+        call.end_s = self._left()
         self._calls.append(call)
         self._await(call, result)
         return result
 
-    def _await(self, call: _Pending, result: object) -> None:
+    def _await(self, call: _Pending, result: Any) -> None:
         """See to it that the call's end is noted when its data are there."""
         last = result[-1] if isinstance(result, list | tuple) else result
         if isinstance(last, torch.Tensor):  # functional: waited for by ``wait_tensor``
@@ -169,6 +178,18 @@ class StepRecorder(TorchDispatchMode):
     def _end(self, call: _Pending) -> None:
         call.end_s = max(call.end_s, self._now())
 
+    def _entered(self) -> float:
+        """Now, as an operation begins: what the host did since the last one is a gap."""
+        now_s = self._now()
+        self._between.end(now_s)
+        return now_s
+
+    def _left(self) -> float:
+        """Now, as an operation has returned."""
+        now_s = self._now()
+        self._between.begin(now_s)
+        return now_s
+
     def _now(self) -> float:
         return self._epoch_s + time.perf_counter()
 
@@ -188,7 +209,7 @@ class _Waits:
             on_wait(handle)
             return result
 
-        WorkHandle.wait = wait
+        WorkHandle.wait = wait  # type: ignore[method-assign, assignment]
 
     def __exit__(self, *_: object) -> None:
-        WorkHandle.wait = self._original
+        WorkHandle.wait = self._original  # type: ignore[method-assign]

@@ -50,8 +50,22 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostGap:
+    """The host between two operations of one thread: Python and PyTorch's way to the next one.
+
+    ``running_s`` of it the thread ran; ``core_wait_s`` it was ready and had no core, None where the
+    kernel does not say.
+    """
+
+    begin_s: float
+    end_s: float
+    running_s: float
+    core_wait_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepTrace:
-    """One profiled step of one rank."""
+    """One profiled step of one rank. ``gaps`` are empty where the device's time was recorded."""
 
     rank: int
     begin_s: float
@@ -59,3 +73,4 @@ class StepTrace:
     computations: tuple[Computation, ...]
     calls: tuple[Call, ...]
     input_waits: tuple[Interval, ...]
+    gaps: tuple[HostGap, ...] = ()
