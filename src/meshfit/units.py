@@ -152,7 +152,9 @@ def format_bandwidth(bytes_per_s: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """``812 ms``, ``14.0 us``, ``3.20 s``, ``5 min 10 s``, ``2 h 03 min``."""
+    """``812 ms``, ``14.0 us``, ``3.20 s``, ``5 min 10 s``, ``2 h 03 min``; ``0 s``."""
+    if seconds == 0:
+        return "0 s"
     if seconds >= 3600:
         return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
     if seconds >= 60:

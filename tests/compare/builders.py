@@ -2,7 +2,7 @@
 
 from meshfit.breakdown import Interval, MemoryBreakdown, Prediction, TimeBreakdown
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.schema import Failure, Parity, RankReport, Record, RunResult
+from meshfit.record.schema import Failure, Parity, RankReport, Record, RunResult, StepProfile
 
 
 def parity(*, ok: bool = True, message: str = "", gradient_error: float | None = 1e-7) -> Parity:
@@ -34,6 +34,23 @@ def prediction(*, compute: float = 1.0, binding: str = "compute", **exposed: flo
     )
 
 
+def profile(
+    *, host_s: float | None = None, core_wait_s: float | None = None, **terms: float
+) -> StepProfile:
+    """A profiled step; terms with ``__`` are exposed communication."""
+    exposed = {name.replace("__", "."): s for name, s in terms.items() if "__" in name}
+    time = TimeBreakdown(
+        **{name: s for name, s in terms.items() if "__" not in name}, exposed=exposed
+    )
+    return StepProfile(
+        time=time,
+        waiting_s=0.0,
+        communication_s=sum(exposed.values()),
+        host_s=host_s,
+        core_wait_s=core_wait_s,
+    )
+
+
 def record(
     layout: LayoutSpec,
     steps_s: list[float] | None,
@@ -44,6 +61,7 @@ def record(
     verdict: Parity | None = None,
     message: str = "",
     predicted: Prediction | None = None,
+    profile: StepProfile | None = None,
 ) -> Record:
     """One launch on two ranks, the second always 10 % faster than ``steps_s``."""
     result = None
@@ -55,6 +73,7 @@ def record(
                 step_s=tuple(s * (0.9 if rank else 1.0) for s in steps_s),
                 input_wait_s=tuple(0.0 for _ in steps_s),
                 memory=MemoryBreakdown(parameters=peak_bytes - 10 * rank),
+                profile=profile,
             )
             for rank in range(2)
         )

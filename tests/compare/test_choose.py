@@ -1,7 +1,7 @@
 import pytest
 
 from meshfit.compare.candidate import measured_candidate
-from meshfit.compare.choose import choose, term_in_words
+from meshfit.compare.choose import choose
 from meshfit.mesh.spec import LayoutSpec
 from tests.compare.builders import parity, prediction, record
 
@@ -100,6 +100,6 @@ def test_the_reason_names_what_binds_and_the_term_second_place_loses_in():
     assert "it loses most in exposed all-reduce over tp" in choice.reason
 
 
-def test_terms_read_as_words():
-    assert term_in_words("exposed.all_gather.dp_shard") == "exposed all-gather over dp_shard"
-    assert term_in_words("input_wait") == "input wait"
+def test_a_layout_that_takes_more_than_twice_as_long_is_so_many_times_as_long():
+    choice = pick(measured(record(DDP, [1.0] * 3)), measured(record(TP, [10.5] * 3)))
+    assert choice.reasons[TP.label] == "10.5 times as long a step as the winner"

@@ -7,7 +7,7 @@ from meshfit.mesh.spec import make_layout
 from meshfit.record.schema import Record, StepProfile
 from meshfit.report import documents
 from meshfit.report.documents import CandidateDocument
-from meshfit.report.profiles import profile_rows
+from meshfit.report.profiles import profile_rows, profile_table
 from tests.compare.builders import record
 
 
@@ -57,3 +57,35 @@ def test_a_candidate_without_a_profile_has_no_row() -> None:
     )
     assert document["exposed"] is None
     assert profile_rows([document]) == []
+
+
+def test_terms_that_no_layout_has_get_no_column_and_nothing_is_a_dash(launch: Record) -> None:
+    table = profile_table([documents.candidate([launch], warmup_steps=1)])
+    named = [str(column.header) for column in table.columns]
+    assert named == ["layout", "step", "compute", "not attributed", "exposed", "stragglers"]
+    cells = {str(column.header): list(column.cells) for column in table.columns}
+    assert cells["compute"] == ["3,000"]
+    assert cells["exposed"] == ["all_reduce.dp_replicate 2,000\nall_gather.tp \N{EN DASH}"]
+
+
+def test_what_the_host_did_is_told_apart_from_what_nothing_explains(launch: Record) -> None:
+    assert launch.result is not None
+    counted = replace(profiled(1.0), host_s=0.3, core_wait_s=0.15)
+    ranks = tuple(replace(report, profile=counted) for report in launch.result.ranks)
+    document = documents.candidate(
+        [replace(launch, result=replace(launch.result, ranks=ranks))], warmup_steps=1
+    )
+    (row,) = profile_rows([document])
+    told = {key: row["terms"][key] for key in ("host", "core_wait", "unattributed")}
+    assert told == {"host": 0.3, "core_wait": 0.15, "unattributed": pytest.approx(0.05)}
+
+
+def test_a_document_of_an_older_version_shows_the_rest_of_its_step_as_not_attributed(
+    launch: Record,
+) -> None:
+    document = documents.candidate([launch], warmup_steps=1)
+    assert document["profile"] is not None
+    for key in ("host", "core_wait", "unattributed"):
+        del document["profile"][key]
+    (row,) = profile_rows([document])
+    assert (row["terms"]["host"], row["terms"]["unattributed"]) == (None, 0.5)

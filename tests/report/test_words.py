@@ -29,7 +29,7 @@ def test_what_was_not_obtained_is_a_dash_and_never_zero():
 
 def test_a_layout_reads_as_keys():
     keys = {"tp": 2, "sp": False, "stage_layers": [3, 5]}
-    assert words.layout(keys) == "tp=2 sp=false stage_layers=3:5"
+    assert words.layout(keys) == "tp=2,sp=false,stage_layers=3:5"
     assert words.layout({}) == "single"
 
 

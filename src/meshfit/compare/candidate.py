@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from meshfit.breakdown import MemoryBreakdown, Prediction
 from meshfit.compare.timing import counted_steps
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.record.schema import Failure, Outcome, Parity, Record
+from meshfit.record.profiles import mean_profile
+from meshfit.record.schema import Failure, Outcome, Parity, Record, StepProfile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,7 @@ class MeasuredCandidate:
         step_s: timed steps of all repeats in order, each as long as its slowest rank took.
         repeat_medians_s: median timed step of each repeat.
         memory: of the rank with the highest total, over all repeats.
+        profile: the mean of profiled steps over ranks and repeats; None where none was.
         predicted: as written into the requests before the runs.
     """
 
@@ -32,6 +34,7 @@ class MeasuredCandidate:
     repeat_medians_s: tuple[float, ...]
     useful_tokens_per_step: int
     memory: MemoryBreakdown | None
+    profile: StepProfile | None
     predicted: Prediction | None
     records: tuple[Record, ...]
 
@@ -75,7 +78,9 @@ def measured_candidate(records: Sequence[Record], *, warmup_steps: int) -> Measu
         counted_steps({rank.rank: rank.step_s for rank in result.ranks}, warmup_steps)
         for result in timed
     ]
-    memories = [rank.memory for result in timed for rank in result.ranks if rank.memory]
+    reports = [rank for result in timed for rank in result.ranks]
+    memories = [rank.memory for rank in reports if rank.memory]
+    profiles = [rank.profile for rank in reports if rank.profile is not None]
     return MeasuredCandidate(
         layout=records[0].layout,
         outcome=failed.outcome if failed else "ok",
@@ -85,6 +90,7 @@ def measured_candidate(records: Sequence[Record], *, warmup_steps: int) -> Measu
         repeat_medians_s=tuple(statistics.median(steps) for steps in by_repeat if steps),
         useful_tokens_per_step=timed[0].useful_tokens_per_step if timed else 0,
         memory=max(memories, key=lambda memory: memory.total, default=None),
+        profile=mean_profile(profiles) if profiles else None,
         predicted=next((r.prediction for r in records if r.prediction is not None), None),
         records=tuple(records),
     )

@@ -1,9 +1,10 @@
 """One winner among measured layouts, ties called ties, and why each of the others lost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from meshfit.compare.candidate import MeasuredCandidate
+from meshfit.compare.causes import Cause, binds, cause_of, loses
 from meshfit.units import format_bytes, format_duration, format_percent
 
 
@@ -11,13 +12,15 @@ from meshfit.units import format_bytes, format_duration, format_percent
 class Choice:
     """The winner (None when no layout qualifies), the layouts it ties with, and the reasons.
 
-    ``reason`` is for the whole comparison; ``reasons`` has one sentence a layout, by label.
+    ``reason`` is for the whole comparison; ``reasons`` has one sentence a layout, by label, ``causes``
+    the term behind it, where one is known: what binds the winner, what another loses most in.
     """
 
     winner: MeasuredCandidate | None
     tied: tuple[MeasuredCandidate, ...]
     reason: str
     reasons: dict[str, str]
+    causes: dict[str, Cause] = field(default_factory=dict)
 
 
 def choose(
@@ -40,9 +43,19 @@ def choose(
     winner, *behind = ranked
     slowest_tie_s = _median(winner) + winner.step_noise_s
     tied = tuple(c for c in behind if _median(c) - c.step_noise_s <= slowest_tie_s)
+    causes: dict[str, Cause] = {}
     for candidate in ranked:
-        reasons[candidate.layout.label] = _standing(candidate, winner, tied)
-    return Choice(winner=winner, tied=tied, reason=_reason(winner, tied, ranked), reasons=reasons)
+        label, cause = candidate.layout.label, cause_of(candidate, winner)
+        if cause is not None and candidate not in tied:
+            causes[label] = cause
+        reasons[label] = _standing(candidate, winner, tied, causes.get(label))
+    return Choice(
+        winner=winner,
+        tied=tied,
+        reason=_reason(winner, tied, ranked, reasons, causes.get(winner.layout.label)),
+        reasons=reasons,
+        causes=causes,
+    )
 
 
 def _disqualified(candidate: MeasuredCandidate, allowed_bytes: float, headroom: float) -> str:
@@ -67,36 +80,32 @@ def _disqualified(candidate: MeasuredCandidate, allowed_bytes: float, headroom: 
 
 
 def _standing(
-    candidate: MeasuredCandidate, winner: MeasuredCandidate, tied: tuple[MeasuredCandidate, ...]
+    candidate: MeasuredCandidate,
+    winner: MeasuredCandidate,
+    tied: tuple[MeasuredCandidate, ...],
+    cause: Cause | None,
 ) -> str:
     if candidate is winner:
         return "winner, by less than the noise" if tied else "winner"
-    gap = _median(candidate) / _median(winner) - 1
+    longer = _longer(_median(candidate) / _median(winner))
     if candidate in tied:
-        return f"tied with the winner: {gap:.1%} slower a step, within noise"
-    return f"{gap:.1%} slower a step than the winner{_why_slower(candidate, winner)}"
+        return f"tied with the winner, within noise: {longer}"
+    return f"{longer}; {loses(cause)}" if cause is not None else longer
 
 
-def _why_slower(candidate: MeasuredCandidate, winner: MeasuredCandidate) -> str:
-    """The term in which its prediction is worst against the winner's; empty without predictions."""
-    if candidate.predicted is None or winner.predicted is None:
-        return ""
-    own, best = candidate.predicted.time.as_json(), winner.predicted.time.as_json()
-    excess = {
-        term: (seconds or 0.0) - (best.get(term) or 0.0)
-        for term, seconds in own.items()
-        if term != "step"
-    }
-    term = max(excess, key=lambda name: excess[name], default=None)
-    if term is None or excess[term] <= 0:
-        return ""
-    return f"; by prediction it loses most in {term_in_words(term)}"
+def _longer(ratio: float) -> str:
+    """``10.4% slower a step than the winner``; beyond twice as long, how many times."""
+    if ratio <= 2:
+        return f"{ratio - 1:.1%} slower a step than the winner"
+    return f"{ratio:.1f} times as long a step as the winner"
 
 
 def _reason(
     winner: MeasuredCandidate,
     tied: tuple[MeasuredCandidate, ...],
     ranked: Sequence[MeasuredCandidate],
+    reasons: dict[str, str],
+    cause: Cause | None,
 ) -> str:
     speed = (
         f"{winner.layout.label} has the best measured useful throughput: "
@@ -108,13 +117,11 @@ def _reason(
             f"; inside the noise it ties with {', '.join(c.layout.label for c in tied)}. Of these, "
             f"{smallest.layout.label} has the lowest memory peak ({format_bytes(_peak(smallest))})"
         )
-    binding = ""
-    if winner.predicted is not None:
-        binding = f" What binds it is {term_in_words(winner.predicted.binding)} (by prediction)."
+    binding = f" {binds(cause)}." if cause is not None else ""
     second = next((c for c in ranked if c is not winner and c not in tied), None)
     lost = ""
     if second is not None:
-        lost = f" {second.layout.label} comes next, {_standing(second, winner, tied)}."
+        lost = f" {second.layout.label} comes next, {reasons[second.layout.label]}."
     return f"{speed}.{binding}{lost}"
 
 
@@ -124,14 +131,6 @@ def _no_winner(candidates: Sequence[MeasuredCandidate], reasons: dict[str, str])
     return "no layout qualifies: " + "; ".join(
         f"{c.layout.label}: {reasons[c.layout.label]}" for c in candidates
     )
-
-
-def term_in_words(term: str) -> str:
-    """``exposed.all_gather.dp_shard`` as ``exposed all-gather over dp_shard``."""
-    if not term.startswith("exposed."):
-        return term.replace("_", " ")
-    _, collective, axis = term.split(".")
-    return f"exposed {collective.replace('_', '-')} over {axis}"
 
 
 def _median(candidate: MeasuredCandidate) -> float:

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.style import StyleType
 from rich.text import Text
 
 from meshfit.report import words
@@ -12,13 +15,33 @@ VERDICT_STYLES = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "in
 _BAR_CELLS = 8
 
 
-def layout_cell(candidate: Mapping[str, Any], won: bool = False) -> Text:
+class KeysText:
+    """A layout as ``--layout`` takes it; too long for its cell, it goes on in a new line after a comma."""
+
+    def __init__(self, keys: Mapping[str, Any], *, style: StyleType = "") -> None:
+        self._text = words.layout(keys)
+        self._style = style
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        longest = max(len(part) + 1 for part in self._text.split(","))
+        return Measurement(longest, len(self._text)).with_maximum(options.max_width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = [""]
+        for part in self._text.replace(",", ",\0").split("\0"):
+            if lines[-1] and len(lines[-1]) + len(part) > options.max_width:
+                lines.append("")
+            lines[-1] += part
+        yield Text("\n".join(lines), style=self._style)
+
+
+def layout_cell(candidate: Mapping[str, Any], won: bool = False) -> RenderableType:
     """Its strategies, what it is called, and its degrees and policies below."""
     text = Text(candidate["family"], style="bold green" if won else "bold")
     name = "baseline" if candidate.get("baseline", False) else candidate.get("name")
     if name is not None:
         text.append(f" ({name})", style="cyan")
-    return text.append("\n").append(words.layout(candidate["layout"]), style="not bold default dim")
+    return Group(text, KeysText(candidate["layout"], style="dim"))
 
 
 def stacked_cell(value: str, below: str) -> Text:

@@ -10,16 +10,17 @@ The builders below arrange what ``compare`` has reduced; tables and page only sh
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain
 from typing import Any, NotRequired, TypedDict
 
 from meshfit.breakdown import Prediction
 from meshfit.compare.candidate import measured_candidate
+from meshfit.compare.causes import Cause
 from meshfit.compare.stragglers import RankScore, rank_scores
 from meshfit.compare.timing import percentile
 from meshfit.compare.utilisation import Utilisation
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.campaign import Campaign
+from meshfit.record.profiles import mean_profile
 from meshfit.record.schema import RankReport, Record, RunResult, StepProfile
 from meshfit.report.routing_document import RoutingDocument, routing_of
 
@@ -152,12 +153,16 @@ class ProfileDocument(TypedDict):
 
     ``time`` has the keys of ``TimeBreakdown.as_json``, ``step`` being the profiled one; ``waiting``
     is what a rank stood still until others joined, along all axes; ``communication`` is all of it,
-    hidden or not.
+    hidden or not. Of ``other``, the rank's thread ran for ``host`` and was ready without a core for
+    ``core_wait``, None where that was not counted; nothing explains ``unattributed``.
     """
 
     time: dict[str, float | None]
     waiting: float
     communication: float
+    host: NotRequired[float | None]
+    core_wait: NotRequired[float | None]
+    unattributed: NotRequired[float]
 
 
 class RankDocument(TypedDict):
@@ -191,6 +196,7 @@ class CandidateDocument(TypedDict):
         stragglers: ranks that are much slower than others, or than they were.
         predicted: keys of ``Prediction.as_json``, written before the run.
         reason: why it won, tied or lost, in words.
+        cause: the term behind that, keys of ``compare.causes.Cause``; None where none is known.
         gradients: first-step gradient errors, the worst first.
         absent: key -> why there is no value.
     """
@@ -214,6 +220,7 @@ class CandidateDocument(TypedDict):
     stragglers: NotRequired[list[int]]
     predicted: dict[str, Any] | None
     reason: str
+    cause: NotRequired[dict[str, Any] | None]
     failure: dict[str, Any] | None
     repeats: int
     losses: list[float]
@@ -340,6 +347,7 @@ def candidate(
     *,
     warmup_steps: int,
     reason: str = "",
+    cause: Cause | None = None,
     baseline: bool = False,
     utilisation: Utilisation | None = None,
     absent: Mapping[str, str] | None = None,
@@ -353,8 +361,7 @@ def candidate(
     results = [record.result for record in records if record.result is not None]
     timed = [r.result for r in records if r.result is not None and r.purpose == "measure"]
     shown = next(iter(timed or results), None)
-    reports = [report for result in timed for report in result.ranks]
-    profile = _profile([report.profile for report in reports if report.profile is not None])
+    profile = _profile_document(measured.profile)
     scores = rank_scores(timed[-1].ranks, warmup_steps=warmup_steps) if timed else []
     rates = [measured.useful_tokens_per_step / seconds for seconds in measured.step_s]
     gradients = sorted(
@@ -383,6 +390,7 @@ def candidate(
         "stragglers": [score.rank for score in scores if score.is_straggler],
         "predicted": measured.predicted.as_json() if measured.predicted else None,
         "reason": reason,
+        "cause": asdict(cause) if cause else None,
         "failure": asdict(measured.failure) if measured.failure else None,
         "repeats": len(timed),
         "losses": list(shown.losses) if shown else [],
@@ -411,6 +419,7 @@ def _rank(
 ) -> RankDocument:
     last = repeats[-1]
     resident = [report.resident_bytes for report in repeats if report.resident_bytes is not None]
+    profiles = [report.profile for report in repeats if report.profile is not None]
     memories = [report.memory for report in repeats if report.memory is not None]
     fullest = max(memories, key=lambda memory: memory.total, default=None)
     document: RankDocument = {
@@ -421,30 +430,25 @@ def _rank(
         "input_wait": spread([s for report in repeats for s in report.input_wait_s[warmup_steps:]]),
         "memory": fullest.as_json() if fullest else None,
         "resident": max(resident, default=None),
-        "profile": _profile([one.profile for one in repeats if one.profile is not None]),
+        "profile": _profile_document(mean_profile(profiles) if profiles else None),
     }
     if score is not None:
         document["score"] = asdict(score)
     return document
 
 
-def _profile(profiles: Sequence[StepProfile]) -> ProfileDocument | None:
-    """The mean of profiles, term by term; None without any."""
-    if not profiles:
+def _profile_document(profile: StepProfile | None) -> ProfileDocument | None:
+    """Where profiled steps went; None where none was."""
+    if profile is None:
         return None
-    times = [profile.time.as_json() for profile in profiles]
     return {
-        "time": {name: _mean_of(name, times) for name in dict.fromkeys(chain(*times))},
-        "waiting": statistics.fmean(profile.waiting_s for profile in profiles),
-        "communication": statistics.fmean(profile.communication_s for profile in profiles),
+        "time": profile.time.as_json(),
+        "waiting": profile.waiting_s,
+        "communication": profile.communication_s,
+        "host": profile.host_s,
+        "core_wait": profile.core_wait_s,
+        "unattributed": profile.unattributed_s,
     }
-
-
-def _mean_of(name: str, times: Sequence[Mapping[str, float | None]]) -> float | None:
-    """The mean of a term; a rank without a certain exposed collective has 0 s of it."""
-    absent = 0.0 if name.startswith(_EXPOSED) else None
-    values = [value for time in times if (value := time.get(name, absent)) is not None]
-    return statistics.fmean(values) if values else None
 
 
 def _exposed(profile: ProfileDocument | None) -> dict[str, float] | None:

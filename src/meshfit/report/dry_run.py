@@ -10,6 +10,7 @@ from rich.text import Text
 
 from meshfit.breakdown import MEMORY_CATEGORIES
 from meshfit.report import words
+from meshfit.report.cells import KeysText
 from meshfit.units import format_bytes, format_count, format_percent
 
 
@@ -33,7 +34,7 @@ def dry_run_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
         table.add_column(name, justify="right")
     table.add_column("most apart in", overflow="fold")
     for row in rows:
-        label = f"{words.layout(row['layout'])}\nrank {row['rank']}"
+        label = Group(KeysText(row["layout"]), f"rank {row['rank']}")
         if row["memory"] is None:
             table.add_row(label, "not run", *[""] * 4, row["refused"])
             continue

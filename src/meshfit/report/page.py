@@ -63,6 +63,7 @@ def _environment() -> Environment:
         "duration": words.duration,
         "error": words.error,
         "layout": words.layout,
+        "milliseconds": words.milliseconds,
         "percent": format_percent,
         "rate": words.rate,
     }

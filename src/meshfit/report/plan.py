@@ -10,7 +10,7 @@ from rich.text import Text
 
 from meshfit.report import words
 from meshfit.report.calibration import calibration_view
-from meshfit.report.cells import VERDICT_STYLES, layout_cell, memory_bar, stacked_cell
+from meshfit.report.cells import VERDICT_STYLES, KeysText, layout_cell, memory_bar, stacked_cell
 from meshfit.report.documents import (
     CampaignDocument,
     PlanCandidateDocument,
@@ -171,7 +171,7 @@ def _why(row: Mapping[str, Any]) -> Text:
         changed = dict(tight["layout"])
         apart = {key: value for key, value in changed.items() if row["layout"].get(key) != value}
         apart |= {key: None for key in row["layout"] if key not in changed}
-        keys = " ".join(
+        keys = ", ".join(
             f"no {key}" if value is None else words.layout({key: value})
             for key, value in apart.items()
         )
@@ -244,10 +244,8 @@ def rejected_table(
     return table
 
 
-def _example(example: Mapping[str, Any] | None) -> tuple[str, ...]:
+def _example(example: Mapping[str, Any] | None) -> tuple[RenderableType, ...]:
     if example is None:
         return ()
     nearest = example["nearest"]
-    return words.layout(example["layout"]), words.ABSENT if nearest is None else words.layout(
-        nearest
-    )
+    return KeysText(example["layout"]), words.ABSENT if nearest is None else KeysText(nearest)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from meshfit.report import words
-from meshfit.report.documents import CandidateDocument
+from meshfit.report.cells import KeysText
+from meshfit.report.documents import CandidateDocument, ProfileDocument
 from meshfit.report.titled import titled_table
 
 TERMS = {
@@ -16,13 +16,17 @@ TERMS = {
     "optimizer": "optimizer",
     "bubble": "bubble",
     "input_wait": "input wait",
-    "other": "host, other",
+    "host": "host",
+    "core_wait": "core wait",
+    "unattributed": "not attributed",
 }
 """Key of a term of a profiled step -> what a reader calls it."""
 
 CAPTION = (
-    "mean over ranks of steps run once more under the recorder, which makes them longer; exposed: "
-    "communication that no computation of its rank covers, by collective and mesh axis"
+    "In ms, the mean over ranks of steps run once more under the recorder, which makes them longer. "
+    "Between operations, host: the rank's thread ran (Python, dispatch, DTensor); core wait: it was ready and no "
+    "core was free; not attributed: nothing measured explains it. Exposed: communication that no "
+    "computation of its rank covers, by collective and mesh axis"
 )
 
 
@@ -34,7 +38,7 @@ def profile_rows(candidates: Iterable[CandidateDocument]) -> list[dict[str, Any]
             "label": candidate["label"],
             "layout": candidate["layout"],
             "step": profile["time"]["step"],
-            "terms": {key: profile["time"].get(key) for key in TERMS},
+            "terms": _terms(profile),
             "exposed": candidate["exposed"] or {},
             "stragglers": straggler_words(candidate),
         }
@@ -43,20 +47,34 @@ def profile_rows(candidates: Iterable[CandidateDocument]) -> list[dict[str, Any]
     ]
 
 
+def _terms(profile: ProfileDocument) -> dict[str, float | None]:
+    """Of a document that tells nothing of ``other`` apart, all of it is not attributed."""
+    seconds: Mapping[str, Any] = {
+        "unattributed": profile["time"].get("other"),
+        **profile["time"],
+        **profile,
+    }
+    return {key: seconds.get(key) for key in TERMS}
+
+
 def profile_table(candidates: Sequence[CandidateDocument]) -> Table:
-    """The rows as a table."""
+    """The rows as a table; terms that no layout has are left out."""
+    rows = profile_rows(candidates)
+    shown = [key for key in TERMS if any(row["terms"][key] for row in rows)]
     table = titled_table("Where a profiled step goes", CAPTION)
     table.add_column("layout", overflow="fold")
-    for name in ("step", *TERMS.values(), "exposed"):
+    for name in ("step", *(TERMS[key] for key in shown), "exposed"):
         table.add_column(name, justify="right", overflow="fold")
-    table.add_column("stragglers", overflow="fold")
-    for row in profile_rows(candidates):
+    stragglers = any(row["stragglers"] for row in rows)
+    if stragglers:
+        table.add_column("stragglers", overflow="fold")
+    for row in rows:
         table.add_row(
-            Text(words.layout(row["layout"])),
-            words.duration(row["step"]),
-            *(words.duration(seconds) for seconds in row["terms"].values()),
+            KeysText(row["layout"]),
+            words.milliseconds(row["step"]),
+            *(words.milliseconds(row["terms"][key]) for key in shown),
             exposed_words(row["exposed"]),
-            row["stragglers"],
+            *([row["stragglers"]] if stragglers else []),
         )
     return table
 
@@ -64,7 +82,7 @@ def profile_table(candidates: Sequence[CandidateDocument]) -> Table:
 def exposed_words(exposed: Mapping[str, float]) -> str:
     """One line a collective and axis, the longest first."""
     longest = sorted(exposed.items(), key=lambda item: -item[1])
-    return "\n".join(f"{name} {words.duration(seconds)}" for name, seconds in longest)
+    return "\n".join(f"{name} {words.milliseconds(seconds)}" for name, seconds in longest)
 
 
 def straggler_words(candidate: CandidateDocument) -> str:

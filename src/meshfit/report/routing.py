@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from meshfit.report import words
+from meshfit.report.cells import KeysText
 from meshfit.report.documents import CandidateDocument
 from meshfit.report.titled import titled_table
 from meshfit.units import format_percent
@@ -53,7 +53,7 @@ def routing_table(candidates: Iterable[CandidateDocument]) -> Table:
         table.add_column(name, justify="right")
     for row in routing_rows(candidates):
         table.add_row(
-            Text(words.layout(row["layout"])),
+            KeysText(row["layout"]),
             f"{row['imbalance']:.2f}",
             words.ABSENT if row["fullest_rank"] is None else f"{row['fullest_rank']:.2f}",
             format_percent(row["entropy_fraction"]),

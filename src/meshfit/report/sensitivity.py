@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshfit.report import words
+from meshfit.report.cells import KeysText
 from meshfit.report.titled import titled_table
 from meshfit.units import format_duration
 
@@ -39,7 +40,7 @@ def _table(row: Mapping[str, Any]) -> Table:
     for leader in row["leaders"]:
         figures = zip(leader["step_time"], leader["rank"], strict=True)
         table.add_row(
-            words.layout(leader["layout"]),
+            KeysText(leader["layout"]),
             *(f"{format_duration(seconds)} #{rank}" for seconds, rank in figures),
         )
     return table

@@ -1,9 +1,9 @@
 """Words and short texts that tables and the page share, so that both say the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from meshfit.mesh.spec import stages_text
+from meshfit.mesh.spec import value_text
 from meshfit.report.documents import CandidateDocument, SpreadDocument
 from meshfit.units import format_bytes, format_duration
 
@@ -60,6 +60,14 @@ def rate(tokens_per_s: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     return ABSENT if seconds is None else format_duration(seconds)
+
+
+def milliseconds(seconds: float | None) -> str:
+    """``1,810``, ``85.3``, ``0.38``: for tables whose every figure is in ms; a dash for nothing as well."""
+    if not seconds:
+        return ABSENT
+    milli = 1e3 * seconds
+    return f"{milli:,.0f}" if milli >= 100 else f"{milli:.1f}" if milli >= 10 else f"{milli:.2f}"
 
 
 def size(size_bytes: float | None) -> str:
@@ -141,13 +149,5 @@ def why(candidate: CandidateDocument) -> str:
 
 
 def layout(keys: Mapping[str, Any]) -> str:
-    """``dp_shard=2 tp=2`` from a layout's keys."""
-    return " ".join(f"{key}={_value(value)}" for key, value in keys.items()) or "single"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return stages_text(value)
-    return str(value)
+    """``dp_shard=2,tp=2`` from a layout's keys, as ``--layout`` takes them."""
+    return ",".join(f"{key}={value_text(value)}" for key, value in keys.items()) or "single"

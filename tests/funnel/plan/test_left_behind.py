@@ -89,6 +89,6 @@ def test_a_terminal_shows_what_would_help(planned):
     with console.capture() as capture:
         console.print(plan_view(planned[1], top=1))
     text = capture.get()
-    assert "layout dp_replicate=2 tp=8 pp=4 micro_batch_size=2: does not fit" in text
+    assert "layout dp_replicate=2,tp=8,pp=4,micro_batch_size=2: does not fit" in text
     assert "would be faster, but does not fit" in text
     assert "• fits with " in text

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.compare.choose import term_in_words
+from meshfit.compare.terms import term_in_words
 from meshfit.funnel.plan.plan_rows import plan_row, row_of
 from meshfit.funnel.space.planning import Plan, estimate_candidates, ranking, would_be_rank
 from meshfit.mesh.candidates import Candidates

@@ -88,6 +88,7 @@ def _candidate(
         measured.records,
         warmup_steps=job.run.warmup_steps,
         reason=choice.reasons[measured.layout.label],
+        cause=choice.causes.get(measured.layout.label),
         baseline=measured.layout.label == plan.baseline,
         utilisation=used,
         absent={"mfu": absent} if absent else {},
