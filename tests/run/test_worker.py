@@ -5,7 +5,8 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,28 +26,39 @@ pytestmark = pytest.mark.dist
 STEPS, JUDGED_STEPS = 7, 3
 
 
-def run_worker(request: RunRequest, folder: Path, **variables: str) -> subprocess.CompletedProcess:
-    """The worker on one request: alone for a world of one, else under torchrun."""
-    folder.mkdir()
-    write_json_atomically(folder / "request.json", request)
-    arguments = ["-m", "meshfit.run.worker", str(folder / "request.json"), str(folder)]
-    if request.layout.world_size > 1:
-        ranks = f"--nproc-per-node={request.layout.world_size}"
-        arguments = ["-m", "torch.distributed.run", "--standalone", ranks, *arguments]
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | variables,
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A request in a folder of that name; ``variables`` are of its environment."""
+
+    name: str
+    request: RunRequest
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def run_all(runs: Sequence[Run], folder: Path) -> None:
+    """The worker on each request, in the same ranks: alone for a world of one, else under torchrun."""
+    for run in runs:
+        (folder / run.name).mkdir()
+        write_json_atomically(folder / run.name / "request.json", run.request)
+        (folder / run.name / "variables.json").write_text(json.dumps(run.variables))
+    session = ["-m", "tests.run.worker_session", *(str(folder / run.name) for run in runs)]
+    ranks = runs[0].request.layout.world_size
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    done = subprocess.run(
+        [sys.executable, *(torchrun if ranks > 1 else []), *session],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
-
-
-def result_of(request: RunRequest, folder: Path, **variables: str) -> RunResult:
-    done = run_worker(request, folder, **variables)
     assert done.returncode == 0, done.stderr[-3000:]
-    return read_document(RunResult, folder / RESULT_NAME)
+    (folder / f"{runs[0].name}.txt").write_text(done.stdout + done.stderr)
+
+
+def result_of(folder: Path, name: str) -> RunResult:
+    return read_document(RunResult, folder / name / RESULT_NAME)
 
 
 @pytest.fixture(scope="module")
@@ -83,34 +95,81 @@ def request_(folder: Path) -> RunRequest:
 
 
 @pytest.fixture(scope="module")
-def reference(request_: RunRequest, folder: Path) -> RunResult:
-    return result_of(request_, folder / "reference")
+def alone(request_: RunRequest, folder: Path) -> Path:
+    """The folder after every run of one process."""
+    reference = str(folder / "reference")
+    saving = CheckpointRequest(folder=str(folder / "checkpoints"), every=2)
+    resuming = replace(saving, resume=True, asynchronous=True)
+    train = replace(request_, purpose="train", steps=3, checkpoint=saving)
+    unrunnable = replace(request_.layout, offload="optimizer")
+    error_file = {"TORCHELASTIC_ERROR_FILE": str(folder / "error.json")}
+    runs = [
+        Run(name="reference", request=request_),
+        Run(
+            name="write_weights",
+            request=replace(request_, purpose="weights", weights=str(folder / "new")),
+        ),
+        Run(
+            name="parity",
+            request=replace(request_, purpose="parity", reference=reference),
+            variables={"MESHFIT_FAULT": "nan:rank=0:step=2"},
+        ),
+        Run(name="train", request=train),
+        Run(name="resumed", request=replace(train, steps=5, checkpoint=resuming)),
+        Run(
+            name="invalid",
+            request=replace(request_, layout=unrunnable),
+            variables=error_file,
+        ),
+    ]
+    run_all(runs, folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def measured(request_: RunRequest, reference: RunResult, folder: Path) -> RunResult:
-    """Two pipeline stages of two shards each, measured."""
-    layout = make_layout({"pp": 2, "dp_shard": 2})
-    request = replace(
+def reference(alone: Path) -> RunResult:
+    return result_of(alone, "reference")
+
+
+@pytest.fixture(scope="module")
+def together(request_: RunRequest, alone: Path) -> Path:
+    """The folder after every run on four ranks, too."""
+    measured = replace(
         request_,
         purpose="measure",
-        layout=layout,
-        reference=str(folder / "reference"),
+        layout=make_layout({"pp": 2, "dp_shard": 2}),
+        reference=str(alone / "reference"),
         track_memory=True,
         profile_steps=2,
     )
-    return result_of(request, folder / "measured")
+    slow = replace(
+        request_,
+        purpose="measure",
+        layout=make_layout({"dp_replicate": 4}),
+        steps=3,
+        warmup_steps=1,
+        profile_steps=1,
+    )
+    fault = {"MESHFIT_FAULT": "slow:rank=1:seconds=0.5"}
+    runs = [
+        Run(name="measured", request=measured),
+        Run(name="slow", request=slow, variables=fault),
+    ]
+    run_all(runs, alone)
+    return alone
 
 
-def test_weights_are_written_once_and_the_result_says_so(
-    request_: RunRequest, folder: Path
-) -> None:
-    request = replace(request_, purpose="weights", weights=str(folder / "new"))
-    result = result_of(request, folder / "write_weights")
-    assert (folder / "new" / "config.json").exists()
-    assert result.losses == ()
+@pytest.fixture(scope="module")
+def measured(together: Path) -> RunResult:
+    """Two pipeline stages of two shards each, measured."""
+    return result_of(together, "measured")
+
+
+def test_weights_are_written_once_and_the_result_says_so(alone: Path) -> None:
+    assert (alone / "new" / "config.json").exists()
+    assert result_of(alone, "write_weights").losses == ()
     ours, theirs = (
-        (folder / name / "model-00001.safetensors").read_bytes() for name in ("new", "weights")
+        (alone / name / "model-00001.safetensors").read_bytes() for name in ("new", "weights")
     )
     assert ours == theirs
 
@@ -208,10 +267,9 @@ def test_every_rank_ends_with_a_last_heartbeat(measured: RunResult, folder: Path
 
 
 def test_parity_takes_the_judged_steps_only_and_an_injected_nan_reaches_its_loss(
-    request_: RunRequest, reference: RunResult, folder: Path
+    reference: RunResult, alone: Path
 ) -> None:
-    request = replace(request_, purpose="parity", reference=str(folder / "reference"))
-    result = result_of(request, folder / "parity", MESHFIT_FAULT="nan:rank=0:step=2")
+    result = result_of(alone, "parity")
     assert len(result.losses) == JUDGED_STEPS
     assert result.losses[:2] == reference.losses[:2]
     assert math.isnan(result.losses[2])
@@ -220,38 +278,24 @@ def test_parity_takes_the_judged_steps_only_and_an_injected_nan_reaches_its_loss
     assert {gradient.error for gradient in result.gradients} == {0.0}
 
 
-def test_a_slow_rank_scores_by_what_it_did_not_wait(request_: RunRequest, folder: Path) -> None:
-    """All ranks' steps take equally long: the fast one waits in the all-reduce."""
-    request = replace(
-        request_,
-        purpose="measure",
-        layout=make_layout({"dp_replicate": 2}),
-        steps=3,
-        warmup_steps=1,
-        profile_steps=1,
-    )
-    result = result_of(request, folder / "slow", MESHFIT_FAULT="slow:rank=1:seconds=0.5")
-    fast, slow = rank_scores(result.ranks, warmup_steps=1)
-    assert fast.relative == 1.0
-    assert slow.is_straggler
-    assert not fast.is_straggler
+def test_a_slow_rank_scores_by_what_it_did_not_wait(together: Path) -> None:
+    """All ranks' steps take equally long: the fast ones wait in the all-reduce."""
+    scores = rank_scores(result_of(together, "slow").ranks, warmup_steps=1)
+    slow, *_, fastest = sorted(scores, key=lambda score: score.relative)
+    assert fastest.relative == 1.0
+    assert not fastest.is_straggler
+    assert (slow.rank, slow.is_straggler) == (1, True)
     assert slow.own_s > 0.5
 
 
 def test_training_goes_on_from_its_checkpoint(
-    request_: RunRequest, reference: RunResult, folder: Path
+    request_: RunRequest, reference: RunResult, alone: Path
 ) -> None:
     """The reference took the same steps in one go."""
-    saving = CheckpointRequest(folder=str(folder / "checkpoints"), every=2)
-    request = replace(request_, purpose="train", steps=3, checkpoint=saving)
-    first = result_of(request, folder / "train")
+    first, second = result_of(alone, "train"), result_of(alone, "resumed")
     assert first.losses == reference.losses[:3]
     assert [saved.step for saved in first.checkpoints] == [2, 3]
     assert (first.first_step, first.load_s) == (0, None)
-
-    resuming = replace(saving, resume=True, asynchronous=True)
-    request = replace(request, steps=5, checkpoint=resuming)
-    second = result_of(request, folder / "resumed")
     assert second.first_step == 3
     assert second.load_s > 0
     assert second.losses == reference.losses[3:5]
@@ -271,14 +315,8 @@ def reference_samples(request: RunRequest, steps: range) -> tuple[tuple[int, ...
     return tuple(tuple(corpus.sample_ids(step).tolist()) for step in steps)
 
 
-def test_what_cannot_run_is_told_as_wrong_input_and_leaves_no_result(
-    request_: RunRequest, folder: Path
-) -> None:
-    request = replace(request_, layout=replace(request_.layout, offload="optimizer"))
-    error_file = folder / "error.json"
-    done = run_worker(request, folder / "invalid", TORCHELASTIC_ERROR_FILE=str(error_file))
-    assert done.returncode != 0
-    message = json.loads(error_file.read_text())["message"]["message"]
+def test_what_cannot_run_is_told_as_wrong_input_and_leaves_no_result(alone: Path) -> None:
+    message = json.loads((alone / "error.json").read_text())["message"]["message"]
     assert message.startswith("InputError: layout")
     assert "CPU ranks have them in host memory as it is" in message
-    assert not (folder / "invalid" / RESULT_NAME).exists()
+    assert not (alone / "invalid" / RESULT_NAME).exists()
