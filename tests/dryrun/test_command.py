@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -27,12 +28,27 @@ layout: {pp: 2, dp_shard: 4, tp: 2, micro_batch_size: 1}
 """
 
 
-@pytest.fixture
-def job_path(tmp_path: Path) -> Path:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text(json.dumps(CONFIGS["llama"]))
-    (tmp_path / "job.yaml").write_text(JOB)
-    return tmp_path / "job.yaml"
+@pytest.fixture(scope="module")
+def job_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dryrun")
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps(CONFIGS["llama"]))
+    (folder / "job.yaml").write_text(JOB)
+    return folder / "job.yaml"
+
+
+@pytest.fixture(scope="module")
+def last_rank(job_path: Path) -> dict[str, Any]:
+    """What the command says of the last rank."""
+    done = subprocess.run(
+        [sys.executable, "-m", "meshfit.cli.main", "dryrun", str(job_path), "--json", "--rank=15"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_a_rank_outside_of_the_world_is_refused(job_path: Path) -> None:
@@ -55,16 +71,10 @@ def test_what_the_runner_refuses_is_refused_in_its_words(job_path: Path) -> None
 
 
 @pytest.mark.dist
-def test_the_command_prints_memory_collectives_flops_and_operators(job_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "meshfit.cli.main", "dryrun", str(job_path), "--json", "--rank=15"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+def test_the_command_prints_memory_collectives_flops_and_operators(
+    last_rank: dict[str, Any],
+) -> None:
+    document = last_rank
     memory = document["memory"]
     assert memory["allocated"] == sum(memory[name] for name in MEMORY_CATEGORIES) > 0
     assert memory["reserved"] == memory["allocators"]["default"]["reserved"]
@@ -92,11 +102,13 @@ def test_the_command_ends_as_a_layout_that_does_not_fit_where_memory_runs_out(
 
 
 @pytest.mark.dist
-def test_a_step_that_half_of_its_memory_cannot_hold_runs_out(job_path: Path) -> None:
+def test_a_step_that_half_of_its_memory_cannot_hold_runs_out(
+    job_path: Path, last_rank: dict[str, Any]
+) -> None:
     job = read_job(job_path)
-    needed = dry_run_document(job, job.layout)["memory"]["allocated"]
+    needed = last_rank["memory"]["allocated"]
     small = replace(job.topology.accelerator, memory_bytes=needed // 2)
     halved = replace(job, topology=replace(job.topology, accelerator=small))
-    memory = dry_run_document(halved, job.layout)["memory"]
+    memory = dry_run_document(halved, job.layout, rank=15)["memory"]
     assert memory["out_of_memory"]
     assert memory["reserved"] <= needed // 2

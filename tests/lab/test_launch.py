@@ -99,6 +99,7 @@ def _wait_until(condition: Callable[[], bool], *, patience_s: float = 60.0) -> N
         time.sleep(0.05)
 
 
+@pytest.mark.heavy
 def test_lab_run_makes_the_lab_runs_the_job_and_leaves_no_trace(tmp_path: Path) -> None:
     process = start_lab_run(tmp_path)
     assert process.wait(timeout=180) == 0

@@ -181,6 +181,7 @@ def test_another_job_is_refused_in_the_same_folder(killed_twice, tmp_path):
 
 
 @pytest.mark.dist
+@pytest.mark.heavy
 def test_parity_on_a_cut_model_and_against_a_plain_layout(tmp_path):
     job = write_job(tmp_path, "run: {parity: reduced, repeats: 1, steps: 5, warmup: 1}\n")
     out = tmp_path / "out"
