@@ -1,4 +1,5 @@
-# The two commands of the README, each with all its set-up: `make fit` and `make test`.
+# `make fit` and `make check` are the first commands to know, `make test` all that a change must pass; each
+# does all its set-up.
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -8,16 +9,19 @@ READY := $(VENV)/.ready
 # Tests that need what a machine may not have; each has a command of its own.
 HERE := not gpu and not vllm and not engines and not slurm
 
-.PHONY: fit test test-all test-engines test-slurm test-serving pure lint types contracts spelling docs accuracy bench engines clean
+.PHONY: fit check test test-all test-engines test-slurm test-serving pure lint types contracts spelling docs accuracy bench engines clean
 
 fit: $(READY)
 	$(BIN)/meshfit fit examples/tiny-llama
 
-test: lint types contracts spelling pure
+# What takes no launch: the everyday target.
+check: lint types contracts spelling pure
+
+test: check
 	$(BIN)/pytest -m "dist and not heavy and $(HERE)"
 
 test-all: SEARCH := --hypothesis-profile search
-test-all: lint types contracts spelling pure
+test-all: check
 	$(BIN)/pytest -m "(dist or heavy) and $(HERE)" $(SEARCH)
 
 # A Slurm of two nodes on this machine, started and stopped by the tests; needs root, and
@@ -58,10 +62,12 @@ contracts: $(READY)
 	$(BIN)/lint-imports
 
 spelling: $(READY)
-	$(BIN)/codespell src tests docs examples benchmarks README.md CHANGELOG.md
+	$(BIN)/codespell src tests tools docs examples benchmarks README.md CONTRIBUTING.md CHANGELOG.md
 
+# Pages that are the code's own words; a test of each says when to run this.
 docs: $(READY)
 	$(BIN)/python -m meshfit.report.rules > docs/rules.md
+	for page in job cli json; do $(BIN)/python -m tools.$${page}_page > docs/$$page.md; done
 
 # The tables of docs/accuracy.md, from a table of published measurements.
 TRAINING ?= ../shared/truth/training.csv
@@ -97,7 +103,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/serve_plan.py
 	$(BIN)/python benchmarks/serve_simulate.py
 
-# torch goes in through constraints.txt, before anything that would pull a CUDA build of its own.
+# Which torch constraints.txt brings, CUDA or CPU, is the package index's to say (CONTRIBUTING.md).
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "needs $(PYTHON) on the PATH (set PYTHON=...)"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
