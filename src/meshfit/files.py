@@ -111,9 +111,7 @@ def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
 
 def _explain(kind: type[BaseModel], location: tuple[str, ...], problems: Sequence[Any]) -> str:
     key = ".".join(location)
-    problem = problems[0]
-    value = problem.get("input")
-    match problem["type"]:
+    match problems[0]["type"]:
         case "extra_forbidden":
             fields = _model_at(kind, location[:-1]).model_fields
             known = [field.alias or name for name, field in fields.items()]
@@ -122,11 +120,18 @@ def _explain(kind: type[BaseModel], location: tuple[str, ...], problems: Sequenc
             return f"unknown key {key!r}; {hint}"
         case "missing":
             return f"{key!r} is missing"
-        case "literal_error":
-            return f"{key}: {shown(value)} is not one of {problem['ctx']['expected']}"
         case _:
-            expected = " or ".join(dict.fromkeys(_expected(problem) for problem in problems))
-            return f"{key}: {shown(value)} is not allowed; expected {expected}"
+            return explain_value(key, problems)
+
+
+def explain_value(name: str, problems: Sequence[Any]) -> str:
+    """What is wrong with the value of a key or an option, in one line: pydantic's ``problems`` with it,
+    one of each type that was tried."""
+    value = shown(problems[0].get("input"))
+    if problems[0]["type"] == "literal_error":
+        return f"{name}: {value} is not one of {problems[0]['ctx']['expected']}"
+    expected = " or ".join(dict.fromkeys(_expected(problem) for problem in problems))
+    return f"{name}: {value} is not allowed; expected {expected}"
 
 
 def _expected(problem: Any) -> str:

@@ -53,9 +53,8 @@ def test_a_config_file_is_read_from_its_path(tmp_path):
     assert document["dimensions"]["num_hidden_layers"] == 1
 
 
-@pytest.mark.parametrize("arguments", [("no-such-model",), ("gpt2", "--sequence-length", "0")])
-def test_wrong_input_is_left_to_the_command_line_as_an_input_error(arguments):
-    result = CliRunner().invoke(app, list(arguments))
+def test_wrong_input_is_left_to_the_command_line_as_an_input_error():
+    result = CliRunner().invoke(app, ["no-such-model"])
     assert isinstance(result.exception, InputError)
     assert result.stdout == ""
 
@@ -73,7 +72,7 @@ def test_counts_that_differ_are_an_error_of_the_run(monkeypatch):
     built = {"class": "X", "version": "0", "total": 1, "by_part": dict.fromkeys(PARTS, 0)}
     monkeypatch.setattr(command, "built_counts", lambda config: built)
     result = CliRunner().invoke(app, ["gpt2", "--verify", "--json"])
-    assert isinstance(result.exception, RunError)
+    assert result.exit_code == RunError.exit_code
     assert json.loads(result.stdout)["verified"]["difference"]["norm"] == 38400
 
 

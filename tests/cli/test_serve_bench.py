@@ -44,7 +44,7 @@ def test_a_layout_that_the_server_does_not_run_starts_nothing(job, tmp_path, mon
     weights.mkdir()
     monkeypatch.setattr("meshfit.serve.bench.launched.weights_folder", lambda *_: weights)
     out = tmp_path / "out"
-    message = refused("bench", "--launch", "transformers", job, "--out", out)
+    message = refused("bench", "--server", "transformers", job, "--out", out)
     assert "transformers serves one rank a replica, but tp=2 has 2" in message
 
 

@@ -16,7 +16,7 @@ from tests.funnel.small_job import write_job
 def app():
     app = typer.Typer()
     app.command()(topo.topo)
-    app.command()(topo.catalogue)
+    app.callback()(lambda: None)
     return app
 
 
@@ -69,24 +69,6 @@ def test_an_accelerator_for_what_names_its_own_is_refused(app, tmp_path):
 
 def test_a_wrong_cluster_is_an_input_error(app):
     assert isinstance(run(app, "topo", "nowhere").exception, InputError)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("accelerators", "H100-SXM5-80"), ("nodes", "AWS-p5"), ("models", "llama-3.1-8b")],
-)
-def test_the_catalogue_lists_and_shows(app, printed, kind, name):
-    rows = json.loads(run(app, "catalogue", kind, "--json").stdout)
-    assert name in {row["name"] for row in rows}
-    assert all(row["source"] for row in rows)
-    shown = json.loads(run(app, "catalogue", kind, name, "--json").stdout)
-    assert shown["name"] == name
-    assert name in printed("catalogue", kind)
-    assert name in printed("catalogue", kind, name)
-
-
-def test_an_unknown_kind_is_refused(app):
-    assert run(app, "catalogue", "gpus").exit_code == 2
 
 
 class TestFiles:

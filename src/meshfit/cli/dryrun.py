@@ -17,7 +17,9 @@ def dryrun(
     *,
     layout: LayoutText = None,
     rank_order: RankOrderText = None,
-    rank: Annotated[int, typer.Option(min=0, help="The rank whose program is run.")] = 0,
+    rank: Annotated[
+        int, typer.Option(min=0, metavar="RANK", help="The one whose program is run.")
+    ] = 0,
     whole: Annotated[
         bool,
         typer.Option(

@@ -7,15 +7,14 @@ import typer
 
 from meshfit.cli.jobs import JobPath, LayoutText, RankOrderText
 from meshfit.cli.output import AsJson, print_paths
-from meshfit.engines.exports import EXPORTS, PROFILE_OF, SERVER_EXPORTS
+from meshfit.engines.abilities import OWN_EXPORT, engine_of_export, export_names
+from meshfit.engines.exports import SERVER_EXPORTS
 from meshfit.errors import InputError, nearest_name
 from meshfit.funnel.check.checking import require_legal
 from meshfit.funnel.sweep.handover import export_layout, export_to_engine
 from meshfit.funnel.sweep.server_handover import export_server
 from meshfit.job.read import read_job
 from meshfit.serve.job import read_serving_job
-
-ENGINES = ("torchrun", *EXPORTS, *SERVER_EXPORTS)
 
 
 def export(
@@ -29,28 +28,30 @@ def export(
             help="torchrun: a plain PyTorch script without meshfit; or torchtitan, megatron, "
             "megatron_bridge, deepspeed, accelerate; for a serving job vllm, sglang.",
         ),
-    ] = "torchrun",
+    ] = OWN_EXPORT,
     layout: LayoutText = None,
     rank_order: RankOrderText = None,
     around: Annotated[
         list[str] | None,
         typer.Option(
-            "--job",
+            "--around",
             metavar="KIND",
-            help="Also a job around the script, any number: slurm (comes along by itself where a "
+            help="Also a job around the script (may be repeated): slurm (comes along by itself where a "
             "layout spans hosts), trainjob (Kubernetes, Kubeflow Trainer), leaderworkerset "
             "(Kubernetes, servers), skypilot.",
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write into.")] = Path("export"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="To write into.")] = Path(
+        "export"
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Write launch files for a layout (the job's, or --layout)."""
-    if to not in ENGINES:
-        nearest = nearest_name(to, ENGINES) or ENGINES[0]
+    if to not in export_names():
+        nearest = nearest_name(to, export_names()) or OWN_EXPORT
         raise InputError(
-            f"--to {to!r}: this version exports to {', '.join(ENGINES)}; try {nearest}"
+            f"--to {to!r}: this version exports to {', '.join(export_names())}; try {nearest}"
         )
     if to in SERVER_EXPORTS:
         if rank_order is not None:
@@ -59,12 +60,12 @@ def export(
             )
         print_paths(_export_server(job, to, layout, out, around or []), as_json=as_json)
         return
-    is_native = to == "torchrun"
+    is_native = to == OWN_EXPORT
     read = read_job(
         job,
         layout=layout,
         rank_order=rank_order,
-        engine=None if is_native else PROFILE_OF.get(to, to),
+        engine=None if is_native else engine_of_export(to),
         to_run=is_native,
     )
     if read.layout is None:

@@ -36,9 +36,9 @@ FEWEST_RANKS, MOST_RANKS = 4, 8
 
 
 def init(
-    path: Annotated[Path, typer.Argument(help="File to write.")] = Path("job.yaml"),
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="To write.")] = Path("job.yaml"),
     model: Annotated[
-        str, typer.Option(help="Catalogue name, folder or config.json.")
+        str, typer.Option(metavar="NAME", help="Of the catalogue, a folder or a config.json.")
     ] = "tiny-llama",
     as_json: AsJson = False,
 ) -> None:

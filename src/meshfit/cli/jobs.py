@@ -13,7 +13,12 @@ JobPath = Annotated[
 ]
 LayoutText = Annotated[
     str | None,
-    typer.Option("--layout", help="Overrides keys of the job's layout, e.g. tp=4,pp=2."),
+    typer.Option(
+        "--layout",
+        metavar="KEY=X,...",
+        help="Overrides keys of the job's layout, e.g. tp=4,pp=2.",
+        show_default=False,
+    ),
 ]
 RankOrderText = Annotated[
     str | None,
@@ -27,7 +32,12 @@ RankOrderText = Annotated[
 ]
 OutFolder = Annotated[
     Path | None,
-    typer.Option("--out", help="Run folder (default: meshfit-runs/NAME-HASH, resumed if there)."),
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Run folder (default: meshfit-runs/NAME-HASH, resumed if there).",
+        show_default=False,
+    ),
 ]
 AssumeText = Annotated[
     str | None,

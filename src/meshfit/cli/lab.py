@@ -34,15 +34,27 @@ app = typer.Typer(
 def up(
     *,
     hosts: Annotated[
-        str, typer.Option(help="How many, or their names in rank order, as in node1,node2.")
+        str,
+        typer.Option(
+            metavar="N|NAME,...", help="How many, or their names in rank order, as in node1,node2."
+        ),
     ] = "2",
-    ranks_per_host: Annotated[int, typer.Option(min=1, help="CPU ranks on each host.")] = 2,
+    ranks_per_host: Annotated[
+        int, typer.Option(min=1, metavar="N", help="CPU ranks on each host.")
+    ] = 2,
     between: Annotated[
-        str, typer.Option(help="What each host can send and be sent, as tc or meshfit write it.")
+        str,
+        typer.Option(
+            metavar="RATE", help="What each host can send and be sent, as tc or meshfit write it."
+        ),
     ] = "200Mbit",
     latency: Annotated[
         str | None,
-        typer.Option(help="Added to what a host sends, as in 1 ms; the kernel needs netem."),
+        typer.Option(
+            metavar="TIME",
+            help="Added to what a host sends, as in 1 ms; the kernel needs netem.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

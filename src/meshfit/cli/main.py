@@ -1,13 +1,16 @@
 """The command line: one subcommand a stage. Exit codes are those of ``meshfit.errors``."""
 
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 import typer
 from rich.markup import escape
+from typer.exceptions import TyperException
 
 from meshfit import __version__
 from meshfit.cli import (
+    catalogue,
     check,
     compare,
     dryrun,
@@ -25,8 +28,9 @@ from meshfit.cli import (
     train,
     validate,
 )
-from meshfit.cli.output import stderr
-from meshfit.errors import MeshfitError, RunError
+from meshfit.cli.output import print_json, stderr
+from meshfit.cli.usage import usage_message
+from meshfit.errors import InputError, MeshfitError, RunError
 from meshfit.interrupt import terminated_as_interrupted
 
 INTERRUPTED = 130
@@ -38,24 +42,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command()(fit.fit)
-app.command()(fit.run)
-app.command()(train.train)
-app.command()(scale.scale)
-app.command()(plan.plan)
-app.command()(check.check)
-app.command()(compare.compare)
-app.command()(dryrun.dryrun)
+# In the order in which a job goes through them.
+app.command()(init.init)
+app.command()(catalogue.catalogue)
 app.command()(model.model)
 app.command()(topo.topo)
-app.command()(topo.catalogue)
 app.command()(probe.probe)
+app.command()(check.check)
+app.command()(plan.plan)
+app.command()(dryrun.dryrun)
+app.command()(fit.run)
+app.command()(fit.fit)
+app.command()(scale.scale)
+app.command()(compare.compare)
 app.command()(report.report)
 app.command()(export.export)
-app.command()(init.init)
-app.add_typer(validate.app, name="validate")
+app.command()(train.train)
 app.add_typer(serve.app, name="serve")
 app.add_typer(lab.app, name="lab")
+app.add_typer(validate.app, name="validate")
 
 
 @app.callback(invoke_without_command=True)
@@ -71,28 +76,30 @@ def main() -> NoReturn:
     """Runs the command line; a person's mistake is one message, never a traceback."""
     try:
         with terminated_as_interrupted():
-            app(standalone_mode=True)
+            code = app(prog_name="meshfit", standalone_mode=False)
     except MeshfitError as error:
-        _end(str(error), error.exit_code)
+        _fail(error)
+    except TyperException as error:
+        if not sys.argv[1:] or not error.format_message():  # help was shown: nothing was asked for
+            sys.exit(InputError.exit_code)
+        _fail(InputError(usage_message(error)))
     except OSError as error:  # no space left, no permission: of the machine, not of the program
-        _end(f"{error.filename or 'the system'}: {error.strerror or error}", RunError.exit_code)
+        _fail(RunError(f"{error.filename or 'the system'}: {error.strerror or error}"))
     except KeyboardInterrupt:
-        _end_interrupted()
-    except SystemExit as end:
-        if end.code == INTERRUPTED:  # typer's own way to pass on Ctrl-C
-            _end_interrupted()
-        raise
-    sys.exit(0)
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # also typer's own way to pass on Ctrl-C
+        stderr.print("interrupted; what had finished is kept, the same command resumes")
+    sys.exit(code or 0)
 
 
-def _end(message: str, exit_code: int) -> NoReturn:
-    stderr.print(f"[bold red]error:[/bold red] {escape(message)}", highlight=False, soft_wrap=True)
-    sys.exit(exit_code)
-
-
-def _end_interrupted() -> NoReturn:
-    stderr.print("interrupted; what had finished is kept, the same command resumes")
-    sys.exit(INTERRUPTED)
+def _fail(error: MeshfitError) -> NoReturn:
+    """Ends the command with one line on stderr and, where JSON is asked for, a document on stdout."""
+    text = f"[bold red]error:[/bold red] {escape(str(error))}"
+    stderr.print(text, highlight=False, soft_wrap=True)
+    if "--json" in sys.argv[1:]:
+        with suppress(OSError):  # stdout itself may be what failed
+            print_json({"error": {"kind": error.kind, "message": str(error)}})
+    sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,9 @@ PLACED_LAYOUTS = 3
 def plan(
     job: JobPath,
     *,
-    top: Annotated[int, typer.Option(min=1, help="Meshes to show, or layouts with --all.")] = 20,
+    top: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Meshes to show, or layouts with --all.")
+    ] = 20,
     every: Annotated[
         bool,
         typer.Option("--all", help="List layouts one by one, not the best one of each mesh."),

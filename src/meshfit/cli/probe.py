@@ -27,21 +27,46 @@ STARTING_S = 120.0
 
 def probe(
     cluster: Annotated[
-        str, typer.Argument(help="What is measured, as under `cluster:` in a job.")
+        str,
+        typer.Argument(metavar="CLUSTER", help="What is measured, as under `cluster:` in a job."),
     ] = "here",
     *,
     ranks: Annotated[
-        int | None, typer.Option(help="CPU ranks on this machine, in place of GPUs.")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="CPU ranks on this machine, in place of GPUs.",
+            show_default=False,
+        ),
     ] = None,
     read: Annotated[
         list[Path] | None,
-        typer.Option("--read", help="Take curves from a log of nccl-tests instead (repeatable)."),
+        typer.Option(
+            "--read",
+            metavar="FILE",
+            help="Take curves from a log of nccl-tests instead (may be repeated).",
+            show_default=False,
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The curves file.")] = None,
-    budget: Annotated[str, typer.Option(help="Time for all collectives together.")] = "120 s",
-    largest: Annotated[str, typer.Option(help="Largest message.")] = "1 GiB",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="The curves file (default: curves.json beside your catalogue).",
+            show_default=False,
+        ),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="For all collectives together.")
+    ] = "120 s",
+    largest: Annotated[str, typer.Option(metavar="SIZE", help="Of a message.")] = "1 GiB",
     storage: Annotated[
-        Path | None, typer.Option(help="Folder on the storage to be written to.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder on the storage to be written to.", show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -14,7 +14,13 @@ from meshfit.funnel.sweep.folder import RunFolder
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder of `meshfit fit`.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where to write (default: DIR/report.html).")
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write (default: DIR/report.html).",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

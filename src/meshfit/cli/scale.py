@@ -16,9 +16,11 @@ def scale(
         bool, typer.Option("--strong", help="Keep the global batch and the sequence.")
     ] = False,
     weak: Annotated[bool, typer.Option("--weak", help="Keep the work per rank.")] = False,
-    ranks: Annotated[str, typer.Option("--ranks", help="Numbers of ranks, e.g. 1,2,4.")] = "1,2,4",
+    ranks: Annotated[
+        str, typer.Option("--ranks", metavar="N,...", help="Numbers of ranks.")
+    ] = "1,2,4",
     axis: Annotated[
-        str, typer.Option("--axis", help="The axis that grows with the ranks.")
+        str, typer.Option("--axis", metavar="AXIS", help="The axis that grows with the ranks.")
     ] = "dp_shard",
     layout: LayoutText = None,
     out: OutFolder = None,

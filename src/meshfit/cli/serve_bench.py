@@ -30,33 +30,54 @@ MISSED = 1
 
 LaunchedServer = Annotated[
     ServerKind | None,
-    typer.Option("--launch", help="Start such a server here for the job's layout, and stop it."),
+    typer.Option(
+        "--server",
+        help="Start such a server here for the job's layout, and stop it.",
+        show_default=False,
+    ),
 ]
 
 
 def bench(
     target: Annotated[
-        str, typer.Argument(metavar="URL|JOB", help="A server; with --launch, the job.")
+        str, typer.Argument(metavar="URL|JOB", help="A server; with --server, the job.")
     ],
     *,
     job: Annotated[
-        Path | None, typer.Option("--job", help="Whose traffic a URL is driven with.")
+        Path | None,
+        typer.Option(
+            "--job",
+            metavar="JOB",
+            help="Whose traffic a URL is driven with.",
+            show_default=False,
+        ),
     ] = None,
-    launch: LaunchedServer = None,
+    server: LaunchedServer = None,
     client: Annotated[
         ClientName,
         typer.Option(help="Who sends: our own client, or a tool that is installed."),
     ] = "own",
     layout: ServingLayoutText = None,
     rate: Annotated[
-        float | None, typer.Option(min=1e-9, help="Requests a second, in place of the job's.")
+        float | None,
+        typer.Option(
+            min=1e-9,
+            metavar="RATE",
+            help="Requests a second, in place of the job's.",
+            show_default=False,
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for records and logs.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="For records and logs.")] = Path(
         "meshfit-runs/serve-bench"
     ),
     llmd: Annotated[
         Path | None,
-        typer.Option("--llmd", help="Also write llm-d's benchmark report (0.1) to this file."),
+        typer.Option(
+            "--llmd",
+            metavar="FILE",
+            help="Also write llm-d's benchmark report (0.1) to this file.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,19 +86,19 @@ def bench(
 
     if client == "own":
         require_client()
-    path = Path(target) if launch else job
+    path = Path(target) if server else job
     if path is None:
-        raise InputError("whose traffic? Give --job JOB beside the URL (or --launch and a job)")
+        raise InputError("whose traffic? Give --job JOB beside the URL (or --server and a job)")
     read = read_serving_job(path, layout=layout)
     read = replace(read, traffic=at_rate(read.traffic, rate))
-    if launch is not None:
-        end = bench_launched(read, launch, out, client=client)
+    if server is not None:
+        end = bench_launched(read, server, out, client=client)
         record, found, document = end.record, end.measured, end.document
     else:
         url = target.rstrip("/")
-        server = RunningServer(url=url, model=model_at(url), description=f"a server at {url}")
+        running = RunningServer(url=url, model=model_at(url), description=f"a server at {url}")
         record = Benchmark(job=read, layout=read.layout or ServingLayout(), client=client).against(
-            [server], out
+            [running], out
         )
         found = measured(record, read.targets)
         document = _beside_prediction(read, record, found)

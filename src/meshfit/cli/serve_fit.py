@@ -24,7 +24,10 @@ def fit(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Run folder (default: meshfit-runs/NAME-serve, resumed if there)."
+            "--out",
+            metavar="DIR",
+            help="Run folder (default: meshfit-runs/NAME-serve, resumed if there).",
+            show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,

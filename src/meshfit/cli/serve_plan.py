@@ -14,7 +14,7 @@ NOTHING_FITS = 1
 def plan(
     job: JobPath,
     *,
-    top: Annotated[int, typer.Option(min=1, help="How many layouts to show.")] = 20,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="How many layouts to show.")] = 20,
     every: Annotated[bool, typer.Option("--all", help="Show every layout that fits.")] = False,
     simulate: Annotated[
         int,

@@ -16,7 +16,12 @@ MISSED = 1
 
 ServingLayoutText = Annotated[
     str | None,
-    typer.Option("--layout", help="Overrides keys of the job's layout, e.g. replicas=2,tp=4."),
+    typer.Option(
+        "--layout",
+        metavar="KEY=X,...",
+        help="Overrides keys of the job's layout, e.g. replicas=2,tp=4.",
+        show_default=False,
+    ),
 ]
 
 
@@ -25,12 +30,27 @@ def simulate(
     *,
     layout: ServingLayoutText = None,
     rate: Annotated[
-        float | None, typer.Option(min=1e-9, help="Requests a second, in place of the job's.")
+        float | None,
+        typer.Option(
+            min=1e-9,
+            metavar="RATE",
+            help="Requests a second, in place of the job's.",
+            show_default=False,
+        ),
     ] = None,
     requests: Annotated[
-        int | None, typer.Option(min=1, help="How many are drawn, in place of the job's.")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="How many are drawn, in place of the job's.",
+            show_default=False,
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="In place of the job's.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="In place of the job's.", show_default=False),
+    ] = None,
     measured: Annotated[
         str | None,
         typer.Option(

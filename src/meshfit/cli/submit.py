@@ -48,7 +48,7 @@ SchedulerOptions = Annotated[
     typer.Option(
         "--with",
         metavar="NAME=VALUE",
-        help="With --submit, any number: an option of sbatch by its long name, as partition=gpu; "
+        help="With --submit (may be repeated): an option of sbatch by its long name, as partition=gpu; "
         "for kubernetes volume=CLAIM:/path, image, namespace, runtime.",
         show_default=False,
     ),

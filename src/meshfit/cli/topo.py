@@ -1,22 +1,18 @@
-"""``meshfit topo`` and ``meshfit catalogue``."""
+"""``meshfit topo``."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
 from meshfit.cli.output import AsJson, print_json, print_paths, stdout
 from meshfit.cli.topo_cluster import Shown, refuse_accelerator, shown_cluster
 from meshfit.cli.topo_drawing import axes_of, axis_document, scene_of, shown_job, write_text
-from meshfit.cluster.catalog import accelerator_entry, accelerators, node_type, node_types
 from meshfit.cluster.discover.document import cluster_yaml
-from meshfit.cluster.document import accelerator_document, node_type_document
 from meshfit.errors import InputError
 from meshfit.report.draw.ranks import Axis
 from meshfit.report.draw.svg import scene_svg
@@ -24,19 +20,11 @@ from meshfit.report.draw.tree import scene_tree
 from meshfit.units import (
     format_bandwidth,
     format_bytes,
-    format_count,
     format_duration,
     format_flops_rate,
 )
-from meshfit.workload.counts import total_parameters
-from meshfit.workload.inventory import inventory
-from meshfit.workload.models import catalogue as model_catalogue
-from meshfit.workload.models import read_model
-
-Kind = Literal["models", "accelerators", "nodes"]
 
 _HOSTS_SHOWN = 8
-_SEQUENCE_LENGTH = 4096
 
 
 def topo(
@@ -53,21 +41,33 @@ def topo(
     here: Annotated[bool, typer.Option("--here", help="This machine, by its drivers.")] = False,
     accelerator: Annotated[
         str | None,
-        typer.Option(help="What the GPUs are, where no file says.", show_default=False),
+        typer.Option(
+            metavar="NAME", help="What the GPUs are, where no file says.", show_default=False
+        ),
     ] = None,
     job: Annotated[
         Path | None,
-        typer.Option(help="Draw this job's layout, with what each axis sends.", show_default=False),
+        typer.Option(
+            metavar="JOB",
+            help="Draw this job's layout, with what each axis sends.",
+            show_default=False,
+        ),
     ] = None,
     layout: Annotated[
         str | None,
-        typer.Option(help="Draw these ranks, as in tp=8,dp_shard=4.", show_default=False),
+        typer.Option(
+            metavar="KEY=X,...",
+            help="Draw these ranks, as in tp=8,dp_shard=4.",
+            show_default=False,
+        ),
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option(help="Write the drawing here.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the drawing here.", show_default=False),
     ] = None,
     yaml: Annotated[
-        Path | None, typer.Option(help="Write a cluster.yaml here.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a cluster.yaml here.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -106,21 +106,6 @@ def _write(
         write_text(yaml, cluster_yaml(shown.found))
         written.append(yaml)
     return written
-
-
-def catalogue(
-    kind: Annotated[Kind, typer.Argument(help="models, accelerators or nodes.")] = "models",
-    name: Annotated[
-        str | None, typer.Argument(help="Show this one in full.", show_default=False)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Models, accelerators and node types that meshfit ships figures of."""
-    document: Any = _listed(kind) if name is None else _shown(kind, name)
-    if as_json:
-        print_json(document)
-    else:
-        stdout.print(_entry_view(document) if name else _list_view(kind, document))
 
 
 def topology_view(document: Mapping[str, Any]) -> RenderableType:
@@ -167,91 +152,3 @@ def _accelerator_line(document: Mapping[str, Any]) -> str:
         f"{document['accelerator']}: {format_bytes(document['memory'])} at "
         f"{format_bandwidth(document['memory_bandwidth'])}; peak {peaks}"
     )
-
-
-def _listed(kind: Kind) -> list[dict[str, Any]]:
-    if kind == "accelerators":
-        return [accelerator_document(entry) for entry in accelerators()]
-    if kind == "nodes":
-        return [node_type_document(node) for node in node_types()]
-    return [_model_line(name) for name in model_catalogue()]
-
-
-def _model_line(name: str) -> dict[str, Any]:
-    model = read_model(name)
-    return {
-        "name": name,
-        "model_type": model.model_type,
-        "parameters": total_parameters(model),
-        "num_hidden_layers": model.num_hidden_layers,
-        "hidden_size": model.hidden_size,
-        "source": model_catalogue()[name]["source"],
-    }
-
-
-def _shown(kind: Kind, name: str) -> dict[str, Any]:
-    if kind == "accelerators":
-        return accelerator_document(accelerator_entry(name))
-    if kind == "nodes":
-        return node_type_document(node_type(name))
-    return inventory(read_model(name), _SEQUENCE_LENGTH)
-
-
-def _list_view(kind: Kind, rows: Sequence[Mapping[str, Any]]) -> Table:
-    columns: dict[Kind, dict[str, Any]] = {
-        "models": {
-            "name": str,
-            "model_type": str,
-            "parameters": format_count,
-            "num_hidden_layers": str,
-            "hidden_size": str,
-            "source": str,
-        },
-        "accelerators": {
-            "name": str,
-            "memory": format_bytes,
-            "memory_from": str,
-            "memory_bandwidth": format_bandwidth,
-            "link_bandwidth": format_bandwidth,
-            "source": str,
-        },
-        "nodes": {
-            "name": str,
-            "accelerators": ", ".join,
-            "gpus_per_host": str,
-            "link_domain": str,
-            "nic_bandwidth_per_accelerator": format_bandwidth,
-            "source": str,
-        },
-    }
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns[kind]:
-        table.add_column(column.replace("_", " "))
-    for row in rows:
-        table.add_row(*(_cell(row[column], write) for column, write in columns[kind].items()))
-    return table
-
-
-def _cell(value: Any, write: Any) -> Text:
-    return Text("not known" if value is None else write(value))
-
-
-def _entry_view(document: Mapping[str, Any]) -> Table:
-    """Every key of one entry, numbers as they are in the JSON."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for key, value in _flat(document):
-        table.add_row(Text(key), Text(value))
-    return table
-
-
-def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    rows = []
-    for key, value in document.items():
-        if isinstance(value, Mapping):
-            rows += _flat(value, f"{prefix}{key}.")
-        else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            rows.append((f"{prefix}{key}", text))
-    return rows

@@ -15,7 +15,10 @@ def train(
     job: JobPath,
     *,
     checkpoint_every: Annotated[
-        int, typer.Option("--checkpoint-every", help="Steps between two checkpoints.")
+        int,
+        typer.Option(
+            "--checkpoint-every", min=1, metavar="STEPS", help="Steps between two checkpoints."
+        ),
     ],
     layout: LayoutText = None,
     rank_order: RankOrderText = None,
@@ -27,7 +30,10 @@ def train(
         bool, typer.Option("--async", help="Train on while a checkpoint is written.")
     ] = False,
     restarts: Annotated[
-        int, typer.Option("--restarts", help="How often to start again after a failure.")
+        int,
+        typer.Option(
+            "--restarts", min=0, metavar="N", help="How often to start again after a failure."
+        ),
     ] = 0,
     out: OutFolder = None,
     as_json: AsJson = False,

@@ -35,7 +35,9 @@ def _validate() -> None:
 
 @app.command()
 def training(
-    file: Annotated[Path, typer.Argument(help="A table of training measurements (CSV).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A table of training measurements (CSV).")
+    ],
     with_targets: Annotated[
         bool,
         typer.Option("--targets", help="Hold the scores against the targets; exit 1 on a miss."),
@@ -68,7 +70,9 @@ def training(
 
 @app.command()
 def collectives(
-    file: Annotated[Path, typer.Argument(help="A table of measured collectives (CSV).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A table of measured collectives (CSV).")
+    ],
     with_targets: Annotated[
         bool,
         typer.Option("--targets", help="Hold the errors against the targets; exit 1 on a miss."),
@@ -94,7 +98,9 @@ def collectives(
 
 @app.command()
 def serving(
-    file: Annotated[Path, typer.Argument(help="A table of measured servers (CSV).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A table of measured servers (CSV).")
+    ],
     with_targets: Annotated[
         bool,
         typer.Option("--targets", help="Hold the scores against the targets; exit 1 on a miss."),

@@ -3,11 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from meshfit.report import words
 from meshfit.report.titled import titled_table
 from meshfit.units import format_count, format_percent
+
+
+def inventory_view(document: Mapping[str, Any]) -> Group:
+    """What ``model --json`` prints: sizes, layers, counts, memory, and what the figures rest on."""
+    lines: list[RenderableType] = [
+        Text(f"{document['name']}  ({document['model_type']})", style="bold"),
+        Text(_dimension_line(document["dimensions"])),
+        *(Text(_layer_line(layers), style="dim") for layers in document["layers"]),
+        inventory_table(document),
+        inventory_memory_table(document),
+        *(Text(f"Note: {note}.") for note in document["notes"]),
+    ]
+    if "verified" in document:
+        lines.append(Text(_verified_line(document["verified"])))
+    return Group(*lines, Text(f"FLOPs: {document['flops']['formula']}.", style="dim"))
 
 
 def inventory_table(document: Mapping[str, Any]) -> Table:
@@ -76,3 +93,36 @@ def _inventory_memory(document: Mapping[str, Any]) -> list[tuple[str, int]]:
         state = document["training_state"][precision][optimizer]["total"]
         figures.append((f"training state, {precision}, {optimizer}", state))
     return figures
+
+
+def _dimension_line(dimensions: dict[str, Any]) -> str:
+    words = ["{num_hidden_layers} layers, hidden {hidden_size}"]
+    if dimensions["intermediate_size"]:
+        words.append("FFN {intermediate_size}")
+    if dimensions["num_experts"]:
+        words.append(
+            "{num_experts} experts of {moe_intermediate_size}, {experts_per_token} a token"
+        )
+    if dimensions["num_key_value_heads"]:
+        words.append("{num_attention_heads} heads ({num_key_value_heads} key/value) of {head_dim}")
+    elif dimensions["num_attention_heads"]:
+        words.append("{num_attention_heads} heads")
+    words.append("vocabulary {vocab_size}")
+    if dimensions["sliding_window_layers"]:
+        words.append("window {sliding_window} in {sliding_window_layers} layers")
+    return ", ".join(words).format(**dimensions)
+
+
+def _layer_line(layers: dict[str, Any]) -> str:
+    """``58 x self_attn LatentAttention, mlp Moe``."""
+    blocks = ", ".join(f"{name} {block['kind']}" for name, block in layers["blocks"].items())
+    stack = "" if layers["stack"] == "decoder" else f"{layers['stack']}: "
+    return f"  {stack}{layers['count']} x {blocks}"
+
+
+def _verified_line(verified: dict[str, Any]) -> str:
+    words = "agrees with" if verified["agrees"] else "differs from"
+    return (
+        f"Verified: {words} {verified['class']} of transformers {verified['transformers']}"
+        f" ({format_count(verified['total'])} parameters)."
+    )

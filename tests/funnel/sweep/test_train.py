@@ -80,22 +80,12 @@ def test_a_run_that_never_ended_well_shows_its_last_failure(attempts: list[Attem
     assert document["losses"] == []
 
 
-@pytest.mark.parametrize(
-    ("options", "data", "message"),
-    [
-        ({"every": 0}, "", "--checkpoint-every is 0"),
-        ({"every": 1, "restarts": -1}, "", "--restarts is -1"),
-        ({"every": 1}, "missing/*.txt", "names no file"),
-    ],
-)
-def test_what_cannot_be_trained_is_said_before_anything_starts(
-    tmp_path: Path, options: dict[str, int], data: str, message: str
-) -> None:
+def test_what_cannot_be_trained_is_said_before_anything_starts(tmp_path: Path) -> None:
     path = write_job(tmp_path, "layout: {dp_shard: 2}\n")
-    path.write_text(path.read_text().replace("${stdlib}/a*.py", data or "${stdlib}/a*.py"))
+    path.write_text(path.read_text().replace("${stdlib}/a*.py", "missing/*.txt"))
     out = tmp_path / "out"
-    with pytest.raises(InputError, match=message):
-        train(read_job(path), TrainOptions(**options), out=out, console=Console())
+    with pytest.raises(InputError, match="names no file"):
+        train(read_job(path), TrainOptions(every=1), out=out, console=Console())
     assert not out.exists()
 
 

@@ -43,7 +43,7 @@ def files_with_jobs(given: Handover, jobs: Sequence[str], engine: str | None = N
     script = _script_of(files)
     if script is None and jobs:
         raise InputError(
-            f"--job: {engine or given.profile.name}'s files are read by a training script of yours, so "
+            f"--around: {engine or given.profile.name}'s files are read by a training script of yours, so "
             f"there is none to start here; a job around it is yours, too"
         )
     return files if script is None else files | jobs_around(host_script(given, script), jobs)

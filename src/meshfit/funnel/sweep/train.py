@@ -70,16 +70,12 @@ def train(job: Job, options: TrainOptions, *, out: Path | None, console: Console
     """Trains ``job.layout`` for ``job.run.steps`` steps in all.
 
     Raises:
-        InputError: no layout, an illegal one, data that cannot be read, or options out of range.
+        InputError: no layout, an illegal one, or data that cannot be read.
         RunError: initial weights could not be made.
     """
     layout = job.layout
     if layout is None:
         raise InputError("no layout to train: give `layout:` in the job or --layout tp=4,pp=2")
-    if options.every < 1:
-        raise InputError(f"--checkpoint-every is {options.every}; it takes at least 1 step")
-    if options.restarts < 0:
-        raise InputError(f"--restarts is {options.restarts}; it takes 0 or more")
     require_legal(job, layout)
     require_runnable(job)
     key = plan_hash(job)  # reads the data: what is wrong with them is said before anything starts
