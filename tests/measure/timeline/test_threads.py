@@ -6,6 +6,7 @@ import time
 import pytest
 
 from meshfit.measure.timeline import threads
+from meshfit.measure.timeline.gaps import HostGaps
 from meshfit.measure.timeline.threads import ThreadCounts
 
 SLEPT_S = 0.02
@@ -22,6 +23,20 @@ def test_a_thread_that_computes_runs_and_one_that_sleeps_does_not() -> None:
     counts.close()
     assert worked.running_s - start.running_s >= SLEPT_S
     assert slept.running_s - worked.running_s < SLEPT_S / 2
+
+
+def test_of_a_thread_that_never_sleeps_every_gap_is_accounted_for() -> None:
+    gaps, begun_s = HostGaps(), time.thread_time()
+    while time.thread_time() < begun_s + SLEPT_S:
+        gaps.begin(time.perf_counter())
+        sum(range(2000))
+        gaps.end(time.perf_counter())
+        sum(range(2000))
+    found = gaps.close()
+    wall_s = sum(gap.end_s - gap.begin_s for gap in found)
+    known_s = sum(gap.running_s + (gap.core_wait_s or 0.0) for gap in found)
+    assert known_s < 1.3 * wall_s
+    assert known_s > 0.7 * wall_s or found[0].core_wait_s is None
 
 
 def test_each_thread_has_counts_of_its_own() -> None:
