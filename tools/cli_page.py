@@ -24,7 +24,8 @@ _HEAD = f"""\
 Every command with its arguments and options, as `meshfit COMMAND --help` says them. This page is written by
 `python -m tools.cli_page`; a test keeps it equal to the commands.
 
-`--json` prints one document on stdout ([its keys](json.md)); everything that is no result goes to stderr.
+`--json` prints one document on stdout ([its keys](json.md)), of an error too; everything that is no result goes
+to stderr.
 Keys of a job file are in [job.md](job.md).
 
 ## Exit codes
@@ -32,9 +33,9 @@ Keys of a job file are in [job.md](job.md).
 | code | means |
 |---|---|
 | 0 | done: it fits, it was run, the files are written |
-| {NothingFitsError.exit_code} | the input is valid and the answer is no: nothing fits (`plan`, `check`), targets are missed (`validate --targets`, `serve plan`), a link is broken (`probe`) |
-| {InputError.exit_code} | the input is wrong, or asks for what is not installed here; a layout that breaks rules (`check`); the message says the rule, the values and what would work |
-| {RunError.exit_code} | something that was run failed, no layout won, or the machine did not let it |
+| {NothingFitsError.exit_code} | the input is valid and the answer is no: nothing fits (`plan`, `check`, `dryrun`, `serve plan`), targets are missed (`serve`, `validate --targets`), a link is broken (`probe`) |
+| {InputError.exit_code} | the input is wrong, or a layout breaks rules (`check`); the message says the rule, the values and what would work |
+| {RunError.exit_code} | something that was run failed, no layout won (`fit`), something is not installed here, or the machine did not let it |
 | 130 | interrupted; the same command resumes |
 """
 

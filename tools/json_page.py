@@ -20,6 +20,8 @@ from meshfit.compare.scaling import ScalingPoint
 from meshfit.compare.stragglers import RankScore
 from meshfit.compare.utilisation import Utilisation
 from meshfit.dryrun.document import document_of
+from meshfit.engines.abilities import EngineAbilities
+from meshfit.errors import InputError, NothingFitsError, NotInstalledError, RunError
 from meshfit.funnel.check.checking import check_document, engine_documents
 from meshfit.funnel.check.dry_run import dry_run_document
 from meshfit.funnel.check.engine_file import engine_file_document
@@ -77,7 +79,11 @@ PRINTED: Mapping[str, Printed] = {
         parts={"of this machine, or of tools' output": discovery_document},
     ),
     "catalogue": Printed(
-        parts={"one accelerator": accelerator_document, "one node type": node_type_document},
+        parts={
+            "one accelerator": accelerator_document,
+            "one node type": node_type_document,
+            "one engine": EngineAbilities,
+        },
         words="A list of entries, or with a name one entry; a model's is that of `model`.",
     ),
     "probe": Printed(document=probe_document),
@@ -166,6 +172,11 @@ Sizes are in bytes, times in seconds, rates a second, fractions 0 to 1. What cou
 out, and `absent` says why. Keys only ever get added. A `layout` has the keys of
 [a job's layout](job.md#layout-and-baseline) that differ from their defaults. `rows[].name` stands in each
 item of a list, `pools.*.busy` in each value of a mapping.
+
+## Errors
+
+Where a command ends with an error, stdout has `{"error": {"kind": ..., "message": ...}}`, and stderr the message.
+A layout that does not fit or breaks rules is no error of `check`: it prints its document, with the `verdict`.
 """
 
 
@@ -176,6 +187,12 @@ def json_page() -> str:
 
 def _lines() -> Iterator[str]:
     yield _HEAD
+    errors = (InputError, NothingFitsError, RunError, NotInstalledError)
+    yield from table(
+        ("kind", "exit code", "meaning"),
+        [(f"`{one.kind}`", str(one.exit_code), summary_of(one)) for one in errors],
+    )
+    yield ""
     for command, printed in PRINTED.items():
         yield f"## {command}"
         yield ""
