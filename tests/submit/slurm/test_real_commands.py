@@ -97,6 +97,13 @@ def test_jobs_of_a_lane_run_one_after_another(scheduler, submit, tmp_path):
     assert began > ended
 
 
+def test_a_log_is_where_it_is_to_be_whatever_its_folder_is_called(scheduler, submit, tmp_path):
+    log = tmp_path / "50% of j%j it's" / "job.log"
+    log.parent.mkdir()
+    assert end_of(scheduler, submit("echo said", log=log, name='a "b" $(c)\nd')).ended_well
+    assert log.read_text() == "said\n"
+
+
 def test_hosts_are_had_by_name(scheduler, submit, tmp_path):
     job_id = submit(f"echo $SLURMD_NODENAME > {tmp_path}/node", hosts=("n2",))
     assert end_of(scheduler, job_id).ended_well
