@@ -49,7 +49,8 @@ schemas. `meshfit init` writes a commented job for this machine; a key that is n
 with the nearest one.
 
 Paths count from the job's folder. Sizes are written as `25 MB` or in bytes, times as `15 min` or in
-seconds, counts as `4M` or in full, accelerator time as `4 GPU-h`. *Left out* says what holds for a key that has no default and is not required.
+seconds, counts as `4M` or in full, accelerator time as `4 GPU-h`. *Left out* says what holds for a key that has
+no default and is not required.
 *Read by* names the commands that a block matters to; blocks without it matter to every command on a job.
 """
 
