@@ -165,6 +165,7 @@ def _announce(job: Job, plan: SweepPlan, left: Sequence[Task], console: Console)
         f"({seconds * world / 3600:.2g} {unit}-h) if predictions hold and each takes "
         f"{START_UP_S:.0f} s to start",
         highlight=False,
+        soft_wrap=True,
     )
 
 

@@ -97,7 +97,12 @@ def run_in_engine(job: Job, *, python: Path, out: Path | None, console: Console)
         end_orphans(folder.root)
         files = start_empty(folder.root / job.profile.name).root
         write_files({**files_for_engine(given), **start.files}, files)
-        console.print(f"{' '.join(start.command)}  (in {files})", markup=False, highlight=False)
+        console.print(
+            f"{' '.join(start.command)}  (in {files})",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
         began = datetime.now(UTC)
         ended = run_program(
             start.command,

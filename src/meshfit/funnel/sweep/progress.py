@@ -35,7 +35,7 @@ class Progress:
         self._done = total - left
         self._seconds = [row.seconds for row in rows]
         if left < total:
-            self._console.print(f"resuming: {left} of {total} launches are left")
+            self._console.print(f"resuming: {left} of {total} launches are left", soft_wrap=True)
         with Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),

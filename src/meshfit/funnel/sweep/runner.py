@@ -51,7 +51,11 @@ class Here:
     ) -> SweepEnd:
         """Ends first what an earlier sweep of the folder left running."""
         for ended in end_orphans(folder.root):
-            console.print(f"ended a process left over from an earlier run: {ended}", markup=False)
+            console.print(
+                f"ended a process left over from an earlier run: {ended}",
+                markup=False,
+                soft_wrap=True,
+            )
         return run_sweep(
             tasks,
             run=job.run,

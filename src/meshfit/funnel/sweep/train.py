@@ -119,7 +119,9 @@ def _attempts(
             return attempts
         resume = bool(checkpoints(saved))
         message = ended.failure.message if ended.failure else ended.outcome
-        console.print(f"failed at step {reached}: {message}; starting again", markup=False)
+        console.print(
+            f"failed at step {reached}: {message}; starting again", markup=False, soft_wrap=True
+        )
 
 
 def _launch(job: Job, request: RunRequest, folder: Path) -> LaunchOutcome:
