@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshfit.engines import engine_profile
+from meshfit.errors import InputError
 from meshfit.serve.job import read_serving_job
 from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
 from meshfit.serve.served import served_replica
@@ -105,3 +106,19 @@ def test_the_closed_form_agrees_with_requests_one_by_one(job, pair):
     assert found.tpot_s == pytest.approx(simulated.latencies["tpot"]["p50"], rel=0.15)
     between_s = (waiting_steps(pair.decode.replica.clock) - 1) * found.decode_s
     assert found.ttft_s - between_s == pytest.approx(simulated.latencies["ttft"]["p50"], rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        (ServingLayout(tp=3), "vllm does not serve tp=3: "),
+        (ServingLayout(tp=2, ep=2), "vllm does not serve tp=2,ep=2: "),
+        (
+            DisaggregatedLayout(prefill=ServingLayout(), decode=ServingLayout(tp=3)),
+            "vllm does not serve tp=3: ",
+        ),
+    ],
+)
+def test_a_layout_that_the_engine_refuses_is_not_simulated(job, layout, message):
+    with pytest.raises(InputError, match=message):
+        predicted_deployment(job, layout, engine_profile("vllm"), job.topology)

@@ -31,6 +31,7 @@ _WORDS = {
         "grow with their number"
     ),
     "closed_loop": "closed loop: clients wait for their replies, so that nothing can overflow",
+    "unknown": "all requests arrived at once, so that there is no rate to compare with it",
 }
 
 
@@ -43,7 +44,7 @@ def simulation_document(
         "layout": dict(layout),
         "latencies": found.latencies,
         "definitions": DEFINITIONS,
-        "loop": "closed" if found.load is None else "open",
+        "loop": "closed" if found.stability == "closed_loop" else "open",
         "measured_requests": found.measured,
         "offered_rate": found.offered_per_s,
         "served_rate": found.served_per_s,
@@ -58,6 +59,7 @@ def simulation_document(
             "meaning": _WORDS[found.stability],
         },
         "refused": found.refused,
+        "cut_to_longest_context": found.cut,
         "preemptions": found.preemptions,
         "prefix_reused": found.reused_fraction,
         "pools": {name: _pool(use) for name, use in found.pools.items()},
@@ -138,6 +140,11 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
     if document["prefix_reused"]:
         lines.append(
             f"prefixes    {format_percent(document['prefix_reused'])} of prompt tokens reused"
+        )
+    if document["cut_to_longest_context"]:
+        lines.append(
+            f"cut         {document['cut_to_longest_context']} requests to the model's longest context, "
+            "which a server would refuse or end there"
         )
     lines += [f"refused     {count}: {why}" for why, count in document["refused"].items()]
     return lines

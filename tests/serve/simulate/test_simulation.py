@@ -38,7 +38,7 @@ def test_the_saturation_rate_separates_queues_that_end_from_those_that_grow():
 
 @pytest.mark.parametrize(
     ("load", "stability"),
-    [(0.5, "stable"), (0.95, "near_saturation"), (1.0, "overloaded"), (None, "closed_loop")],
+    [(0.5, "stable"), (0.95, "near_saturation"), (1.0, "overloaded"), (None, "unknown")],
 )
 def test_latencies_are_said_to_be_stable_or_not(load, stability):
     assert stability_of(load) == stability
@@ -77,6 +77,17 @@ def test_a_closed_loop_reports_no_load():
     found = simulate(pool(SPEC), traffic, DRAW)
     assert (found.load, found.offered_per_s, found.stability) == (None, None, "closed_loop")
     assert found.served_per_s <= found.saturation_per_s * 1.05
+
+
+def test_requests_that_arrive_at_once_have_no_load_and_are_no_closed_loop():
+    found = run(draw=replace(DRAW, requests=1))
+    assert (found.load, found.offered_per_s, found.stability) == (None, None, "unknown")
+
+
+def test_requests_longer_than_the_models_context_are_counted():
+    assert run().cut == 0
+    found = run(draw=replace(DRAW, longest_tokens=100))
+    assert 0.5 < found.cut / 2000 < 0.8
 
 
 def test_a_prefix_that_all_share_is_reused():

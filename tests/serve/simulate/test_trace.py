@@ -27,6 +27,16 @@ def test_azure_traces_are_read(tmp_path):
     assert second.arrival_s == pytest.approx(0.052)
 
 
+def test_timestamps_may_have_zones_and_any_number_of_digits(tmp_path):
+    text = """TIMESTAMP,ContextTokens,GeneratedTokens
+2024-05-10 00:00:00.009930+00:00,100,5
+2024-05-10 02:00:00.5+02:00,100,5
+2024-05-10 00:00:02+00:00,100,5
+"""
+    arrivals_s = [one.arrival_s for one in read_trace(trace(tmp_path, text))]
+    assert arrivals_s == pytest.approx([0, 0.49007, 1.99007])
+
+
 def test_mooncake_traces_are_read_with_their_shared_blocks(tmp_path):
     text = '{"timestamp": 0, "input_length": 1100, "output_length": 52, "hash_ids": [0, 1, 2]}\n'
     text += '{"timestamp": 3052, "input_length": 600, "output_length": 1, "hash_ids": [0, 9]}\n'
@@ -49,6 +59,18 @@ def test_mooncake_traces_are_read_with_their_shared_blocks(tmp_path):
             "line 2 is no JSON object: 'nonsense'",
         ),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\nsoon,1,1\n", "TIMESTAMP 'soon' is no date"),
+        ("arrival_s,prompt_tokens,output_tokens\n1,2\n", "line 2: output_tokens is missing"),
+        ("arrival_s,prompt_tokens,output_tokens\nnan,2,3\n", "arrival_s 'nan' is no number of"),
+        ('{"arrival_s": 0, "prompt_tokens": 6.7, "output_tokens": 1}', "6.7 is no whole number"),
+        ('{"arrival_s": 0, "prompt_tokens": 6, "output_tokens": true}', "True is no whole number"),
+        (
+            '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [[1], 2]}',
+            "hash_ids .* are not all numbers or words",
+        ),
+        (
+            "arrival_s,prompt_tokens,output_tokens,prefix,prefix_tokens\n1,100,3,a,500\n",
+            "prefix_tokens 500 are more than the prompt's 100",
+        ),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, text, message):

@@ -112,4 +112,5 @@ def _request(
         priority=drawn.priority,
         prefix=drawn.prefix,
         segment_tokens=drawn.segment_tokens,
+        is_cut=drawn.prompt_tokens + drawn.output_tokens > draw.longest_tokens,
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError, NothingFitsError
+from meshfit.mesh.facts import facts_of
 from meshfit.profile import EngineProfile
 from meshfit.serve.budget import serving_options
 from meshfit.serve.job import ServingJob
@@ -13,6 +14,7 @@ from meshfit.serve.simulate.arrivals import Draw
 from meshfit.serve.simulate.pools import Pool, Pools, TwoPools
 from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.step_table import StepTable
+from meshfit.serve.space import layout_violations
 from meshfit.units import format_bytes
 
 
@@ -30,7 +32,7 @@ def predicted_deployment(
     """``deployment`` on ``topology`` under an engine.
 
     Raises:
-        InputError: it takes more accelerators than there are.
+        InputError: it takes more accelerators than there are, or the engine refuses it.
         NothingFitsError: a replica does not hold its weights and one request.
     """
     if deployment.num_accelerators > topology.num_accelerators:
@@ -66,7 +68,9 @@ def _replica(
     topology: Topology,
     settings: PoolSettings,
 ) -> ServedReplica:
-    """One that fits."""
+    """One that the engine accepts and that fits."""
+    if broken := layout_violations(layout, facts_of(model=job.model), profile, topology):
+        raise InputError(f"{profile.name} does not serve {layout.label}: {broken[0].message}")
     found = served_replica(
         job.model,
         layout,

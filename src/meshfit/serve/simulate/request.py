@@ -28,6 +28,7 @@ class Request:
         shared_segments: leading segments whose blocks it shares now.
         reused_tokens: tokens of its prompt that were cached when it was first admitted.
         preemptions: how often it lost its cache to older requests.
+        is_cut: whether it was longer than the model's longest context.
         refused: why it can never be served, empty otherwise.
     """
 
@@ -53,6 +54,7 @@ class Request:
     first_token_s: float | None = None
     finished_s: float | None = None
     preemptions: int = 0
+    is_cut: bool = False
     refused: str = ""
 
     @property

@@ -25,9 +25,9 @@ from meshfit.serve.simulate.use import PoolUse, gaps_in, pool_use
 from meshfit.serve.simulate.window import Window, window_of
 from meshfit.serve.traffic import Metric, Target, TrafficSpec
 
-Stability = Literal["stable", "near_saturation", "overloaded", "closed_loop"]
+Stability = Literal["stable", "near_saturation", "overloaded", "closed_loop", "unknown"]
 """Below, within and beyond ``NEAR_SATURATION`` of the rate that the deployment keeps up with; in a
-closed loop clients wait, so that nothing can overflow."""
+closed loop clients wait, so that nothing can overflow; unknown where all requests arrive at once."""
 
 NEAR_SATURATION = 0.9
 """Load from which a capacity that is wrong by a tenth decides between milliseconds and minutes."""
@@ -46,7 +46,8 @@ class Simulation:
         refused: why requests can never be served -> how many.
         reused_fraction: of tokens of prompts, those found in a prefix cache.
         saturation_per_s: the highest rate that the deployment keeps up with.
-        load: offered over saturation rate; None in a closed loop.
+        cut: requests that were cut to the longest context of the model.
+        load: offered over saturation rate; None in a closed loop, and where all arrived at once.
         pools: ``replicas``, or ``prefill`` and ``decode``.
     """
 
@@ -59,6 +60,7 @@ class Simulation:
     good_per_s: float | None
     missed: dict[str, float]
     refused: dict[str, int]
+    cut: int
     preemptions: int
     reused_fraction: float
     saturation_per_s: float
@@ -94,13 +96,14 @@ def simulate(
         offered_per_s=offered_per_s,
         saturation_per_s=saturation_per_s,
         load=load,
+        stability="closed_loop" if traffic.concurrency else stability_of(load),
     )
 
 
 def stability_of(load: float | None) -> Stability:
-    """What a load says of latencies."""
+    """What the load of an open loop says of latencies."""
     if load is None:
-        return "closed_loop"
+        return "unknown"
     if load >= 1:
         return "overloaded"
     return "near_saturation" if load >= NEAR_SATURATION else "stable"
@@ -138,6 +141,7 @@ def _found(
     offered_per_s: float | None,
     saturation_per_s: float,
     load: float | None,
+    stability: Stability,
 ) -> Simulation:
     times = [_times(one) for one in window.requests]
     gaps = gaps_in(list(replicas.values())[-1], window)
@@ -156,11 +160,12 @@ def _found(
         good_per_s=None if good is None else good * served_per_s,
         missed=missed_targets(latencies, targets, times=times, gaps=gaps),
         refused=dict(Counter(one.refused for one in requests if one.refused)),
+        cut=sum(one.is_cut for one in requests),
         preemptions=sum(one.preemptions for one in requests),
         reused_fraction=sum(one.reused_tokens for one in window.requests) / prompts,
         saturation_per_s=saturation_per_s,
         load=load,
-        stability=stability_of(load),
+        stability=stability,
         pools={
             name: pool_use(of_pool, _scheduler_pool(pools, name).scheduler, window)
             for name, of_pool in replicas.items()

@@ -12,7 +12,7 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def _request(line: Mapping[str, Any], where: str) -> TracedRequest:
             f"output_tokens (found {', '.join(map(str, line)) or 'none'})"
         )
     prompt, output = (_count(line, name, where) for name in names)
-    prefix, segment_tokens = _prefix(line, where)
+    prefix, segment_tokens = _prefix(line, prompt, where)
     return TracedRequest(
         arrival_s=arrival,
         prompt_tokens=prompt,
@@ -95,22 +95,31 @@ def _request(line: Mapping[str, Any], where: str) -> TracedRequest:
     )
 
 
-def _prefix(line: Mapping[str, Any], where: str) -> tuple[tuple[SegmentKey, ...], int]:
+def _prefix(
+    line: Mapping[str, Any], prompt_tokens: int, where: str
+) -> tuple[tuple[SegmentKey, ...], int]:
     if isinstance(hashes := line.get("hash_ids"), list):
+        if not all(isinstance(one, SegmentKey) for one in hashes):
+            raise InputError(f"{where}: hash_ids {shown(hashes)} are not all numbers or words")
         return tuple(hashes), _MOONCAKE_SEGMENT_TOKENS
     if line.get("prefix"):
-        return (str(line["prefix"]),), _count(line, "prefix_tokens", where)
+        tokens = _count(line, "prefix_tokens", where)
+        if tokens > prompt_tokens:
+            raise InputError(
+                f"{where}: prefix_tokens {tokens} are more than the prompt's {prompt_tokens}"
+            )
+        return (str(line["prefix"]),), tokens
     return (), 0
 
 
 def _parsed(
     line: Mapping[str, Any], name: str, where: str, kind: Callable[[Any], float], what: str
 ) -> float:
+    if line.get(name) is None:
+        raise InputError(f"{where}: {name} is missing")
     try:
         value = kind(line[name])
-    except KeyError:
-        raise InputError(f"{where}: {name} is missing") from None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = -1
     if not 0 <= value < float("inf"):
         raise InputError(f"{where}: {name} {shown(line[name])} is no {what}")
@@ -122,14 +131,26 @@ def _number(line: Mapping[str, Any], name: str, where: str) -> float:
 
 
 def _count(line: Mapping[str, Any], name: str, where: str) -> int:
-    count = int(_parsed(line, name, where, int, "whole number"))
+    count = int(_parsed(line, name, where, _whole, "whole number"))
     if count < 1:
         raise InputError(f"{where}: {name} {count} must be at least 1")
     return count
 
 
+def _whole(value: Any) -> int:
+    """Of a word or a number, which JSON may write as 600.0.
+
+    Raises:
+        ValueError, TypeError: it is no whole number.
+    """
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError
+    return int(value)
+
+
 def _date(text: Any, where: str) -> float:
     try:
-        return datetime.fromisoformat(str(text)[:26].strip()).timestamp()
+        found = datetime.fromisoformat(str(text).strip())
     except ValueError:
         raise InputError(f"{where}: TIMESTAMP {shown(text)} is no date and time") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
