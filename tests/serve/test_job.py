@@ -82,6 +82,9 @@ def test_two_pools_are_read(tmp_path):
         ("kind: serving", "kind: training", "describes training, not serving"),
         ("layout:", "serving: {memory_fraction: 0.97}\nlayout:", "0.97 leaves no room"),
         ("weights: fp8", "weights: fp5", "fp5"),
+        ("[vllm, sglang]", "[]", "engine names none"),
+        ("median: 900, p99: 8000", "median: 900000", "median 900000 leaves no token of output"),
+        ("rate: 20/s", "rate: 20/s, shared_prefix: 200000", "shared_prefix 200000 leaves no token"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, before, after, message):

@@ -275,12 +275,14 @@ def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
     topology, accelerator = _cluster(file.cluster, base)
     price, currency = read_price(file.price, "price")
     engines = [file.engine] if isinstance(file.engine, str) else file.engine
+    if not engines:
+        raise InputError("engine names none; write one or more of vllm, sglang and tensorrt_llm")
     return ServingJob(
         name=file.name or found.name,
         model=model,
         weights=given_weights(file.model, base),
         baseline_weights=_baseline_weights(file.baseline, base),
-        traffic=_traffic(file.workload.traffic, base),
+        traffic=_within_context(_traffic(file.workload.traffic, base), model),
         targets=_targets(file.workload.targets),
         cache_element_bytes=1.0 if file.workload.quantization.kv_cache == "fp8" else None,
         speculation=_speculation(file.workload.speculation),
@@ -351,6 +353,21 @@ def _traffic(file: TrafficFile, base: Path) -> TrafficSpec:
         burstiness=file.burstiness,
         shared_prefix_tokens=file.shared_prefix,
     )
+
+
+def _within_context(traffic: TrafficSpec, model: ModelSpec) -> TrafficSpec:
+    """The traffic, of which at least half the prompts leave room for a token of output."""
+    longest = model.max_position_embeddings
+    for key, tokens in (
+        ("prompt: median", traffic.prompt.median_tokens),
+        ("shared_prefix", traffic.shared_prefix_tokens),
+    ):
+        if tokens >= longest:
+            raise InputError(
+                f"traffic.{key} {tokens:g} leaves no token of output in the model's longest context, "
+                f"{longest} tokens"
+            )
+    return traffic
 
 
 def _rate_per_s(value: Quantity) -> float:
