@@ -1,6 +1,6 @@
 """Layouts whose real step is compared with their dry run. No torch here."""
 
-from tests.run.layouts import CASES, Case
+from tests.run.layouts import CASES, STRATEGY_CASES, Case
 
 _NAMES = {
     "llama": (
@@ -20,6 +20,9 @@ _NAMES = {
         "tp=2,pp=2,micro_batch_size=4",
         "dp_shard=4,zero_stage=3,recompute=full",
         "dp_shard=2,tp=2,zero_stage=3,micro_batch_size=4,recompute=full",
+        "dp_replicate=2,cp=2",
+        "dp_shard=2,cp=2,cp_method=all_gather,zero_stage=3",
+        "tp=2,cp=2,micro_batch_size=4",
     ),
     "llama_uneven": ("dp_replicate=2,dp_shard=2,zero_stage=3",),
     "qwen3": ("pp=4,micro_batch_size=2",),
@@ -30,7 +33,7 @@ _NAMES = {
 
 NAMES = {f"{model} {label}" for model, labels in _NAMES.items() for label in labels}
 
-COMPARED: list[Case] = [case for case in CASES if case.name in NAMES]
+COMPARED: list[Case] = [case for case in (*CASES, *STRATEGY_CASES) if case.name in NAMES]
 
 LAST_RANK = 3
 
