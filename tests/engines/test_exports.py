@@ -135,7 +135,10 @@ def test_every_file_names_the_layout_the_release_and_its_status(engine):
 def test_scripts_are_scripts_and_several_hosts_have_a_slurm_job(engine, names, tmp_path):
     given = handover(engine, "llama-3.1-8b", LayoutSpec(dp_shard=32, zero_stage=3))
     files = files_with_jobs(given, (), engine)
+    profile = profile_of(engine)
+    release = RELEASES.get(engine, f"{profile.name} {profile.version}")
     for name in names:
+        assert f"for {release}." in files[name]
         (tmp_path / name).write_text(files[name])
         subprocess.run(["bash", "-n", str(tmp_path / name)], check=True)
 

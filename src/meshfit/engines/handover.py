@@ -60,13 +60,8 @@ def header(given: Handover, status: str) -> list[str]:
     return [*_about(given), f"Status: {status}"]
 
 
-def header_lines(where: str, profile: EngineProfile, prediction: str, status: str) -> list[str]:
-    """The four lines of a header, of which ``where`` names the layout and its ranks."""
-    return [*about_lines(where, profile, prediction), f"Status: {status}"]
-
-
 def about_lines(where: str, profile: EngineProfile, prediction: str) -> tuple[str, ...]:
-    """A header without the status."""
+    """A header without the status; ``where`` names the layout and its ranks."""
     return (
         where,
         f"Written by meshfit {__version__} for {profile.name} {profile.version}.",

@@ -59,9 +59,7 @@ def export(given: Handover) -> Files:
         InputError: no recipe of the model is known, or there is no field for a part of the layout or of
             the training.
     """
-    recipe = _recipe(given)
-    name, version = RELEASE
-    told = replace(given, profile=replace(given.profile, name=name, version=version))
+    recipe, told = _recipe(given), released(given)
     module = f"{module_name('bridge', given.name)}.py"
     body = [
         "# Data is mock data: put yours in.",
@@ -85,6 +83,12 @@ def export(given: Handover) -> Files:
         module: "\n".join([*comment(told), *body, ""]),
         SCRIPT: launch_script(told, module, before),
     }
+
+
+def released(given: Handover) -> Handover:
+    """``given`` with the name and the version of this library in place of the profile's."""
+    name, version = RELEASE
+    return replace(given, profile=replace(given.profile, name=name, version=version))
 
 
 def fields(given: Handover) -> Options:

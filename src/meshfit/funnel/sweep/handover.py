@@ -7,7 +7,7 @@ from pathlib import Path
 from meshfit.breakdown import Prediction
 from meshfit.compare.candidate import MeasuredCandidate
 from meshfit.engines.around.kinds import jobs_around
-from meshfit.engines.exports import EXPORTS
+from meshfit.engines.exports import EXPORTS, RELEASED
 from meshfit.engines.handover import Files, Handover, host_script
 from meshfit.engines.native.files import SCRIPT, UNVERIFIED, export
 from meshfit.errors import InputError
@@ -46,7 +46,11 @@ def files_with_jobs(given: Handover, jobs: Sequence[str], engine: str | None = N
             f"--around: {engine or given.profile.name}'s files are read by a training script of yours, so "
             f"there is none to start here; a job around it is yours, too"
         )
-    return files if script is None else files | jobs_around(host_script(given, script), jobs)
+    if script is None:
+        return files
+    if engine is not None and engine in RELEASED:
+        given = RELEASED[engine](given)
+    return files | jobs_around(host_script(given, script), jobs)
 
 
 def _script_of(files: Files) -> str | None:
