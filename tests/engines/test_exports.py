@@ -104,6 +104,15 @@ def _micro_batch(read, layout):
     )
 
 
+@pytest.mark.parametrize(("method", "theirs"), [("ring", "alltoall"), ("all_gather", "allgather")])
+def test_how_accelerate_exchanges_keys_comes_back(method, theirs):
+    """torch's rotation by ``alltoall`` passes keys round a ring; it is no exchange of heads."""
+    layout = LayoutSpec(dp_shard=8, cp=4, cp_method=method, zero_stage=3)
+    text = EXPORTS["accelerate"](handover("accelerate", "llama-3.1-8b", layout))["accelerate.yaml"]
+    assert f"parallelism_config_cp_comm_strategy: {theirs}" in text
+    assert recognise(text).read(text, 32).layout["cp_method"] == method
+
+
 @pytest.mark.parametrize("model", MODELS["megatron"])
 def test_a_model_comes_back_with_as_many_parameters(model):
     layout = LayoutSpec(dp_shard=32, zero_stage=1)
