@@ -108,6 +108,8 @@ async def streamed_completion(
             async for line in answer.aiter_lines():
                 if (tokens := _tokens_of(line)) > 0:
                     yield Arrival(at_s=clock(), tokens=tokens)
+    except httpx2.TimeoutException:
+        raise ConnectionError("nothing came within the deadline of a request") from None
     except httpx2.HTTPError as error:
         raise ConnectionError(str(error) or type(error).__name__) from None
 
@@ -124,14 +126,22 @@ def _body(model: str, prompt: Sequence[int], max_tokens: int) -> dict[str, Any]:
 
 
 def _tokens_of(line: str) -> int:
-    """Tokens in one line of an event stream: as many as it lists, else one where it has a choice."""
+    """Tokens in one line of an event stream: as many as it lists, else one where it has a choice.
+
+    Raises:
+        ConnectionError: the line is wrong, or the server's own word that the request failed.
+    """
     data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
     if not data or data == "[DONE]":
         return 0
     try:
-        choices = json.loads(data).get("choices") or []
+        event = json.loads(data)
+        choices, failure = event.get("choices") or [], event.get("error")
     except (ValueError, AttributeError):
         raise ConnectionError(f"the stream holds no JSON: {data[:80]}") from None
+    if failure:
+        reason = failure.get("message", failure) if isinstance(failure, dict) else failure
+        raise ConnectionError(f"the server broke off: {str(reason)[:200]}")
     if not choices:
         return 0
     return len(choices[0].get("token_ids") or [0])
