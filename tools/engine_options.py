@@ -6,7 +6,7 @@
     $MESHFIT_VLLM_PYTHON tools/engine_options.py vllm    # in an environment of its own
 
 Each table (``engines/NAME/options.tsv``) has the engine's own spelling, how many values it takes
-(``flag``, ``one``, ``many``, or ``block`` for one that holds others) and, behind another name of an
+(``flag``, ``one``, ``many`` or a number, or ``block`` for one that holds others) and, behind another name of an
 option, the one that it stands for. Names only: no help texts, no defaults. FOLDER: where the wheels of
 megatron-core, megatron-bridge and sglang were unpacked: they are for another Python, or ask for
 another PyTorch.
@@ -90,7 +90,8 @@ def _megatron_parser(folder: Path) -> argparse.ArgumentParser:
 
 
 def _values(action: argparse.Action) -> str:
-    return {0: "flag", None: "one", "+": "many", "*": "many"}.get(action.nargs, "one")
+    counts = {0: "flag", None: "one", 1: "one", "?": "one", "+": "many", "*": "many"}
+    return counts.get(action.nargs, str(action.nargs))
 
 
 def megatron_yaml(folder: Path) -> Iterator[Row]:

@@ -251,6 +251,38 @@ def test_a_job_takes_none_of_the_options_of_an_engines_file(tmp_path):
     assert "--gpus is for a file of an engine" in str(result.exception)
 
 
+@pytest.mark.parametrize("text", ["", "from vllm import LLM\n", "[parallelism\n"])
+def test_a_file_that_is_none_of_an_engine_is_said_to_be_none(text, tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text(text)
+    result = CliRunner().invoke(app, ["check", str(path), *ON_H100])
+    assert isinstance(result.exception, InputError)
+    assert "is none that is known" in str(result.exception)
+    assert "a JSON file of DeepSpeed" in str(result.exception)
+
+
+def test_a_value_that_the_engine_does_not_have_is_a_broken_rule(tmp_path):
+    path = tmp_path / "titan.toml"
+    path.write_text(
+        "[training]\nseq_len = 4096\n[parallelism]\npipeline_parallel_degree = 2\n"
+        'pipeline_parallel_schedule = "1F1C"\n'
+    )
+    document, _ = check(path, *ON_H100, "--gpus", "8", "--model", "llama-3.1-8b")
+    assert "schedule_known" in [one["rule"] for one in document["violations"]]
+    assert document["alternatives"] == []
+
+
+def test_json_in_one_line_has_the_same_proposals(tmp_path):
+    document, _ = check("zero3.json", *ON_H100, "--gpus", "16", *LLAMA_8B)
+    one_line = tmp_path / "one_line.json"
+    one_line.write_text(json.dumps(json.loads((FILES / "zero3.json").read_text())))
+    same, _ = check(one_line, *ON_H100, "--gpus", "16", *LLAMA_8B)
+    assert [one["label"] for one in same["alternatives"]] == [
+        one["label"] for one in document["alternatives"]
+    ]
+    assert all(one["diff"] for one in same["alternatives"])
+
+
 def test_a_python_file_is_read_and_never_run(tmp_path):
     path = tmp_path / "cand.py"
     path.write_text(

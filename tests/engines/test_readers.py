@@ -45,6 +45,7 @@ YAML = (
     "language_model:\n  num_layers: 32\n  hidden_size: 4096\n  num_attention_heads: 32\n"
     "model_parallel:\n  bf16: True\n"
 )
+TUNE = "def tune(*args, **keys):\n    pass\n"
 TP = "config.parallelism.tensor_parallel_degree"
 
 
@@ -67,8 +68,8 @@ TP = "config.parallelism.tensor_parallel_degree"
         (titan(f"{TP} = 0"), "at least 1"),
         (titan("config.parallelism.data_parallel_shard_degree = 0"), "-1 or at least 1"),
         (titan("if BIG:", f"    {TP} = 4"), "line 6"),
-        (titan("tune(config)"), "line 5: tune(config) may set fields"),
-        (titan("tune(4, block=config.parallelism)"), "may set fields"),
+        (titan("tune(config)", before=TUNE), "line 7: tune(config) may set fields"),
+        (titan("tune(4, block=config.parallelism)", before=TUNE), "may set fields"),
         (titan("p = config.parallelism", "p.tensor_parallel_degree = 4"), "line 6"),
         (titan(f"{TP} *= 2"), "set otherwise"),
         (titan("config = replace(config, parallelism=x)"), "made twice"),

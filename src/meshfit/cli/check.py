@@ -97,7 +97,7 @@ def check(
         check_engine_file(job, added, as_json=as_json)
     if is_server_file(job):
         check_server_file(job, added, as_json=as_json)
-    refuse_for_a_job(added)
+    refuse_for_a_job(job, added)
 
     def read_for(engine: str | None) -> Job:
         return read_job(

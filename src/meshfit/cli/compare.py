@@ -97,7 +97,7 @@ def compare(
         calibration=calibration_asked(calibration, no_calibration),
     )
     if job is None:
-        refuse_for_a_job(added)
+        refuse_for_a_job(None, added)
         default = RunSpec().warmup_steps if warmup is None else warmup
         document = logged_document(read_log(log), warmup_steps=default)
     else:
@@ -125,7 +125,7 @@ def _job_of(path: Path, added: Added, rank_order: str | None, log: EngineLog) ->
         if job.profile.name not in engines:
             raise InputError(f"{path} is for {job.profile.name}, but the log is that of {log.form}")
         return job
-    refuse_for_a_job(added)
+    refuse_for_a_job(path, added)
 
     def read_for(engine: str | None) -> Job:
         return read_job(

@@ -6,7 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from meshfit.cli.output import print_json, stdout
+from meshfit.engines.recognise import KNOWN
 from meshfit.errors import InputError
+from meshfit.files import is_file
 from meshfit.funnel.check.checking import EXIT_CODES
 from meshfit.funnel.check.engine_file import engine_file_document
 from meshfit.funnel.check.server_file import server_file_document
@@ -41,18 +43,25 @@ GlobalBatch = Annotated[
 MicroBatch = Annotated[int | None, _said("--micro-batch-size", "Sequences of one forward.", min=1)]
 
 
-def refuse_for_a_job(added: Added) -> None:
-    """Does nothing where a person added nothing.
+def refuse_for_a_job(path: Path | None, added: Added) -> None:
+    """Does nothing where a person added nothing to the job at ``path``.
 
     Raises:
-        InputError: they did, though the file is a job, which says it all.
+        InputError: they did, though a job says it all, or nothing is given that they could add to.
     """
     named = ("gpus", "accelerator", "cluster", "model", "sequence_length", "global_batch",
              "micro_batch_size")  # fmt: skip
     given = [name for name in named if getattr(added, name) is not None]
-    if given:
-        option = f"--{given[0].replace('_', '-')}"
-        raise InputError(f"{option} is for a file of an engine; a job says that itself")
+    if not given:
+        return
+    words = f"--{given[0].replace('_', '-')} is for a file of an engine"
+    if path is None:
+        raise InputError(f"{words}, which is not given")
+    if is_file(path):
+        raise InputError(
+            f"{words}, and {path} is none that is known ({KNOWN}); a job says that itself"
+        )
+    raise InputError(f"{words}; the job in {path} says that itself")
 
 
 def check_engine_file(path: Path, added: Added, *, as_json: bool) -> None:

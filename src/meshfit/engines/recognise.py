@@ -169,7 +169,7 @@ SERVING_FORMS: tuple[ServingForm, ...] = (
     ),
 )
 
-KNOWN = "; ".join(form.words for form in (*FORMS, *SERVING_FORMS))
+KNOWN = "; ".join([*(form.words for form in FORMS), *(form.words for form in SERVING_FORMS)])
 """All kinds of files, as a message names them."""
 
 

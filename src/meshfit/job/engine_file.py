@@ -7,10 +7,11 @@ from typing import Any
 
 from meshfit.cluster.files import read_topology
 from meshfit.engines.engine_file import EngineFile
-from meshfit.engines.recognise import FORMS, Form, recognise
+from meshfit.engines.recognise import KNOWN, Form, recognise
 from meshfit.errors import InputError
 from meshfit.files import read_text, validate
-from meshfit.job.read import parse_layout_text, read_job_file
+from meshfit.job.layout import parse_layout_text
+from meshfit.job.read import read_job_file
 from meshfit.job.schema import JobFile
 from meshfit.job.spec import Job
 from meshfit.workload.model import ModelSpec
@@ -67,8 +68,7 @@ def job_of_engine_file(path: Path, added: Added) -> EngineJob:
     text = read_text(path)
     form = recognise(text)
     if form is None:
-        known = "; ".join(form.words for form in FORMS)
-        raise InputError(f"{path} is no file of an engine that is known ({known})")
+        raise InputError(f"{path} is no file of an engine that is known ({KNOWN})")
     gpus = added.gpus
     if added.cluster is not None:
         gpus = read_topology(added.cluster, Path.cwd()).num_accelerators
@@ -179,16 +179,26 @@ def _workload(
 
 
 def _cluster(file: EngineFile, added: Added) -> str:
-    """``4x8 H100-SXM``: hosts of eight, as most are; fewer accelerators are one host's."""
+    """``4x8 H100-SXM``: in the hosts that the file names; else of eight, as most are, and fewer
+    accelerators in one."""
     if added.cluster is not None:
         return added.cluster
     assert file.num_ranks is not None, "required before"
-    return f"{_shape(file.num_ranks)} {added.accelerator}"
+    return f"{_shape(file.num_ranks, file.num_hosts or 1)} {added.accelerator}"
 
 
 GPUS_OF_A_HOST = 8
 
 
-def _shape(ranks: int) -> str:
-    hosts, rest = divmod(ranks, GPUS_OF_A_HOST)
-    return f"{hosts}x{GPUS_OF_A_HOST}" if hosts > 1 and not rest else f"1x{ranks}"
+def _shape(ranks: int, hosts: int) -> str:
+    """
+    Raises:
+        InputError: hosts cannot share the ranks evenly.
+    """
+    if hosts == 1 and ranks > GPUS_OF_A_HOST and ranks % GPUS_OF_A_HOST == 0:
+        hosts = ranks // GPUS_OF_A_HOST
+    if ranks % hosts:
+        raise InputError(
+            f"{ranks} accelerators do not fill {hosts} hosts of the same size; --cluster says which they are"
+        )
+    return f"{hosts}x{ranks // hosts}"

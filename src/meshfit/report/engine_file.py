@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.syntax import Syntax
 from rich.text import Text
 
 from meshfit.report.check import check_view
+from meshfit.report.file_change import file_change
 from meshfit.units import format_bytes, format_duration, format_percent
 
 
@@ -30,20 +30,12 @@ def _alternative(number: int, one: Mapping[str, Any]) -> list[RenderableType]:
     """A better layout: what it brings, and the change of the file."""
     step, memory = one["step_time"], one["memory"]
     gain = f", {format_percent(one['gain'])} shorter" if (one["gain"] or 0) > 0 else ""
-    parts: list[RenderableType] = [
+    return [
         Text(""),
         Text(f"{number}. {one['label']}", style="bold"),
         Text(
             f"   step {format_duration(step['middle'])}{gain}; at most "
             f"{format_bytes(memory['high'])} a rank"
         ),
+        file_change(one),
     ]
-    if one["diff"]:
-        parts.append(Syntax("\n".join(one["diff"]), "diff", theme="ansi_dark", word_wrap=True))
-    else:
-        parts.append(Text("\n".join(_setting(*item) for item in one["options"].items())))
-    return parts
-
-
-def _setting(name: str, value: Any) -> str:
-    return f"   leave out {name}" if value is None else f"   {name} = {value}"

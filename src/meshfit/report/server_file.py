@@ -5,10 +5,10 @@ from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from meshfit.report.file_change import file_change
 from meshfit.report.violations import violations_list, warnings_list
 from meshfit.units import format_bytes, format_count, format_duration, format_percent
 
@@ -90,5 +90,5 @@ def _alternative(number: int, one: Mapping[str, Any]) -> list[RenderableType]:
         Text(
             f"   {cache['requests']:,} requests of {cache['request_tokens']:,} tokens at once{rate}"
         ),
-        Syntax("\n".join(one["diff"]), "diff", theme="ansi_dark", word_wrap=True),
+        file_change(one),
     ]

@@ -316,6 +316,16 @@ def test_a_loss_that_is_no_number_stays_one(written):
     assert math.isinf(log.steps[1].loss)
 
 
+@pytest.mark.parametrize("word", [None, "n/a"])
+def test_a_word_in_place_of_a_number_is_none(tmp_path, word):
+    path = tmp_path / "trainer_state.json"
+    entries = [samples.trainer_entry(n, n) | {"loss": word, "step": word} for n in (1, 2, 3)]
+    path.write_text(json.dumps(samples.trainer_state(entries)))
+    log = read_log(path)
+    assert [(one.step, one.loss) for one in log.steps] == [(1, None), (2, None), (3, None)]
+    assert "not numbered" in log.notes[0]
+
+
 def test_bytes_that_are_no_text_do_not_matter(tmp_path):
     path = tmp_path / "train.log"
     path.write_bytes(b"\xff\xfe\x00 noise \x1b[2K\r" + samples.titan_step(1, 1.0).encode() + b"\n")

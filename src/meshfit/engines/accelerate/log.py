@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from meshfit.engines.logs.form import LogForm, Printed, number
+from meshfit.engines.logs.form import LogForm, Printed, number, whole
 from meshfit.engines.logs.lines import Line
 
 STATE_FILE = "trainer_state.json"
@@ -37,9 +37,10 @@ def _printed(line: Line) -> Iterator[Printed]:
     for match in _ENTRY.finditer(line.text):
         entry = {one["name"]: one["value"] for one in _PAIR.finditer(match.group())}
         if "loss" in entry:
+            step = whole(entry.get("step"))
             yield Printed(
-                step=int(entry["step"]) if "step" in entry else None,
-                is_unnumbered="step" not in entry,
+                step=step,
+                is_unnumbered=step is None,
                 loss=number(entry["loss"]),
                 gradient_norm=number(entry.get("grad_norm")),
                 clock_s=number(entry.get("train_runtime")),
@@ -52,7 +53,8 @@ def _printed(line: Line) -> Iterator[Printed]:
 
 
 def _highest(entry: dict[str, str]) -> dict[str, Any]:
-    return {of: int(entry[name]) for name, of in _HIGHEST.items() if name in entry}
+    sizes = {of: whole(entry.get(name)) for name, of in _HIGHEST.items()}
+    return {of: size for of, size in sizes.items() if size is not None}
 
 
 def _tracked(entry: dict[str, str]) -> dict[str, Any]:
@@ -65,8 +67,9 @@ def _tracked(entry: dict[str, str]) -> dict[str, Any]:
             f"train_mem_{device}_alloc_delta",
             f"train_mem_{device}_peaked_delta",
         )
-        if all(part in entry for part in parts):
-            peaks[kind] = sum(int(entry[part]) for part in parts)
+        sizes = [size for part in parts if (size := number(entry.get(part))) is not None]
+        if len(sizes) == len(parts):
+            peaks[kind] = int(sum(sizes))
     return peaks
 
 

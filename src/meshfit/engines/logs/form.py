@@ -1,5 +1,6 @@
 """What a kind of log is: which lines say something, and what they say."""
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -71,14 +72,23 @@ class LogForm:
 
 
 def number(text: str | None) -> float | None:
-    """A number as engines print it, thousands apart by commas; None where there is none."""
-    return None if text is None else float(text.replace(",", ""))
+    """A number as engines print it, thousands apart by commas; None where there is none, or a word in its
+    place (``null``, as some programs write what is not a number)."""
+    try:
+        return None if text is None else float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def whole(text: str | None) -> int | None:
+    """A whole number; None where there is none, or something else in its place."""
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def scaled(text: str | None, unit: int) -> int | None:
     """Bytes of a number in units of so many."""
     value = number(text)
-    return None if value is None else round(value * unit)
+    return None if value is None or not math.isfinite(value) else round(value * unit)
 
 
 def clock_seconds(text: str) -> float:

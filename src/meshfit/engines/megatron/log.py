@@ -10,7 +10,7 @@ memory, where MB are 2^20 bytes.
 import re
 from collections.abc import Iterator
 
-from meshfit.engines.logs.form import LogForm, Printed, number, scaled
+from meshfit.engines.logs.form import LogForm, Printed, number, scaled, whole
 from meshfit.engines.logs.lines import Line
 
 _ITERATION = re.compile(
@@ -41,11 +41,10 @@ def _printed(line: Line) -> Iterator[Printed]:
         if milliseconds is None:
             continue
         flops = number(fields.get("throughput per GPU (TFLOP/s/GPU)"))
-        batch = number(fields.get("global batch size"))
         yield Printed(
             step=int(match["step"]),
             step_s=milliseconds / 1000,
-            global_batch_size=None if batch is None else int(batch),
+            global_batch_size=whole(fields.get("global batch size")),
             loss=number(fields.get("lm loss")),
             gradient_norm=number(fields.get("grad norm")),
             flops_per_s=None if flops is None else flops * 1e12,

@@ -43,7 +43,8 @@ def read_python(text: str, sections: Collection[str]) -> PythonConfig:
         raise InputError(f"line {line}: no Python: {getattr(error, 'msg', error)}") from None
     constants = _constants(tree.body)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    found = [config for one in functions if (config := _config(one, constants)) is not None]
+    own = {one.name for one in functions}
+    found = [config for one in functions if (config := _config(one, constants, own)) is not None]
     if len(found) > 1:
         found = [
             one for one in found if any(_section(s) in sections for s in one.settings)
@@ -87,7 +88,9 @@ class _Put(ast.NodeTransformer):
         return held if held is not None and is_plain else node
 
 
-def _config(function: ast.FunctionDef, constants: Mapping[str, ast.expr]) -> PythonConfig | None:
+def _config(
+    function: ast.FunctionDef, constants: Mapping[str, ast.expr], own: Collection[str]
+) -> PythonConfig | None:
     """What one function sets; None where it makes no configuration."""
     inner = {**constants, **_constants(function.body)}
     base, variable = None, None
@@ -110,7 +113,7 @@ def _config(function: ast.FunctionDef, constants: Mapping[str, ast.expr]) -> Pyt
                 settings += _keywords(_Put(inner).visit(call), "")
     if base is None:
         return None
-    _refuse_what_is_not_read(function, read, variable)
+    _refuse_what_is_not_read(function, read, variable, own)
     return PythonConfig(name=function.name, base=base, settings=tuple(settings))
 
 
@@ -125,19 +128,20 @@ def _is_of(node: ast.AST, name: str) -> bool:
 
 
 def _refuse_what_is_not_read(
-    function: ast.FunctionDef, read: Collection[int], variable: str | None
+    function: ast.FunctionDef, read: Collection[int], variable: str | None, own: Collection[str]
 ) -> None:
     """Does nothing where all fields are set by plain assignments of the function itself.
 
     Raises:
-        InputError: one hangs on a condition or a loop, or is set through another name; names the line.
+        InputError: one hangs on a condition or a loop, or is set through another name or by another
+            function of the file (``own``); names the line.
     """
     plain = {id(target) for one in function.body if id(one) in read for target in ast.walk(one)}
     made = [node for node in ast.walk(function) if _is_stored(node) and node.id == variable]
     if len(made) > 1:
         raise InputError(f"line {made[1].lineno}: {variable} is made twice; keep one")
     for node in ast.walk(function):
-        if isinstance(node, ast.Call) and _hands_over(node, variable):
+        if isinstance(node, ast.Call) and _hands_over(node, variable, own):
             raise InputError(
                 f"line {node.lineno}: {ast.unparse(node)} may set fields of {variable}, which are not read; "
                 f"set them in the function itself"
@@ -158,25 +162,10 @@ def _refuse_what_is_not_read(
             )
 
 
-def _hands_over(call: ast.Call, variable: str | None) -> bool:
-    """Whether a call is given the configuration, or a block of it, to do with it what it likes."""
-    name = ast.unparse(call.func).rpartition(".")[2]
-    given = [ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords))]
-    return name not in _LEAVES_AS_IT_IS and any(one.split(".")[0] == variable for one in given)
-
-
-_LEAVES_AS_IT_IS = (
-    "print",
-    "repr",
-    "str",
-    "replace",
-    "info",
-    "debug",
-    "setattr",
-    "asdict",
-    "deepcopy",
-)
-"""Functions that do not change what they are given, or are refused on their own."""
+def _hands_over(call: ast.Call, variable: str | None, own: Collection[str]) -> bool:
+    """Whether a call gives the configuration, or a block of it, to another function of the file."""
+    given = (ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords)))
+    return ast.unparse(call.func) in own and any(one.split(".")[0] == variable for one in given)
 
 
 def _calls(function: ast.FunctionDef) -> dict[str, ast.Call]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meshfit.engines.layout_options import Options, can_write, changed_options
-from meshfit.engines.syntax.edit import edited
+from meshfit.engines.syntax.edit import says
 from meshfit.errors import InputError
 from meshfit.funnel.check.checking import broken_rules, check_document, search_near
 from meshfit.funnel.space.planning import Plan, make_plan
@@ -55,7 +55,9 @@ def _alternatives(
 ) -> list[dict[str, Any]]:
     """The best layouts of different meshes that fit with headroom and that the file can express, where
     they are faster or the file's own does not fit so."""
-    if document["verdict"] is None or not given.file.is_rewritten:
+    batch = given.job.training.global_batch_size
+    can_say = given.file.is_rewritten and can_write(given.form.write, layout, batch)
+    if document["verdict"] is None or not can_say:
         return []
     try:
         plan = make_plan(replace(given.job, search=search_near(given.job.search, layout)))
@@ -106,11 +108,16 @@ def _proposal(
     if not can_write(form.write, other, batch):
         return None
     options = changed_options(form.write, layout, other, batch)
-    if form.style is None:
+    if form.edit is None:
         return _Proposal(index=index, options=options)
-    text = edited(given.text, given.file.settings, options, form.style)
-    facts = form.read(text, other.world_size).facts
-    if broken_rules(replace(given.job, engine_facts=facts), other):
+    text = form.edit(given.text, given.file.settings, options)
+    try:
+        read = form.read(text, other.world_size)
+    except InputError:
+        return None
+    if not says(given.file.settings, read.settings, options):  # written in an uncommon way
+        return _Proposal(index=index, options=options)
+    if broken_rules(replace(given.job, engine_facts=read.facts), other):
         return None
     lines = difflib.unified_diff(
         given.text.splitlines(), text.splitlines(), "given", "proposed", n=0, lineterm=""

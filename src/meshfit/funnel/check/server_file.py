@@ -9,7 +9,7 @@ from typing import Any
 from meshfit.cluster.topology import Topology
 from meshfit.engines.layout_options import Options
 from meshfit.engines.serving_file import as_written
-from meshfit.engines.syntax.edit import edited
+from meshfit.engines.syntax.edit import edited, says
 from meshfit.errors import InputError
 from meshfit.serve.budget import MOST_OF_DEVICE, ServingBudget
 from meshfit.serve.clusters import cluster_of
@@ -254,10 +254,6 @@ def _alternative(
     given: ServedFile, own: ServerSetting, other: ServerSetting, label: str, changes: Options
 ) -> dict[str, Any]:
     options = as_written(changes, given.file, given.form.style)
-    text = edited(given.text, given.file.settings, options, given.form.style)
-    lines = difflib.unified_diff(
-        given.text.splitlines(), text.splitlines(), "given", "proposed", n=0, lineterm=""
-    )
     before = own.output_tokens_per_s
     return {
         "label": label,
@@ -266,5 +262,20 @@ def _alternative(
         **_held_and_done(other),
         "gain": other.output_tokens_per_s / before - 1 if before else None,
         "options": options,
-        "diff": list(lines),
+        "diff": _diff(given, options),
     }
+
+
+def _diff(given: ServedFile, options: Options) -> list[str]:
+    """Lines of a unified diff of the file with ``options``; none where it is written in such a way that it
+    then would not say them."""
+    form, before = given.form, given.file.settings
+    text = edited(given.text, before, options, form.style)
+    try:
+        read = form.read(text)
+    except InputError:
+        return []
+    if not says(before, read.settings, options):
+        return []
+    rows = given.text.splitlines(), text.splitlines()
+    return list(difflib.unified_diff(*rows, "given", "proposed", n=0, lineterm=""))
