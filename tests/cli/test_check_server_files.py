@@ -268,3 +268,38 @@ def test_the_view_says_what_the_document_says():
     result = CliRunner().invoke(app, ["check", str(FILES / "vllm_too_large.yaml"), *ON_H100])
     for words in ("does not fit", "lacking", "+tensor_parallel_size: 4"):
         assert words in result.stdout
+
+
+KUBERNETES = """\
+apiVersion: apps/v1
+kind: Deployment
+spec:
+  template:
+    spec:
+      containers:
+      - image: vllm/vllm-openai:v0.32.0
+        args:
+        - --model
+        - meta-llama/Llama-3.1-70B-Instruct
+        - --tensor-parallel-size
+        - "2"
+        - --max-model-len=131072
+"""
+
+
+def test_a_deployment_of_kubernetes_is_read_as_the_command_that_it_holds(tmp_path):
+    path = tmp_path / "deployment.yaml"
+    path.write_text(KUBERNETES)
+    document, _ = check(path)
+    assert (document["label"], document["unknown_options"]) == ("tp=2", [])
+    [longest] = [one for one in document["alternatives"] if "--max-model-len" in one["options"]]
+    assert longest["diff"][-2].startswith("-        - --max-model-len=131072")
+    assert all(one["diff"] or one["options"] for one in document["alternatives"])
+
+
+def test_the_commands_of_two_hosts_are_one_server(tmp_path):
+    command = (
+        "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 16 --nnodes 2"
+    )
+    given = served(tmp_path, f"{command} --node-rank 0\n{command} --node-rank 1\n")
+    assert (given.file.num_ranks, given.file.hosts, given.file.unknown) == (16, 2, ())
