@@ -4,22 +4,7 @@ import json
 
 import pytest
 
-from meshfit.cli import main as cli
 from meshfit.workload.parts import PARTS
-
-
-@pytest.fixture
-def said(monkeypatch, capsys):
-    """Exit code, stdout and stderr of a command line."""
-
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["meshfit", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    return run
 
 
 @pytest.mark.parametrize(

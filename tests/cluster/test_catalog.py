@@ -58,8 +58,6 @@ from meshfit.errors import InputError
         ("H20", "H20-96"),
         ("H200", "H200-SXM-141"),
         ("H200-141G", "H200-SXM-141"),
-        # one spelling of two products: the one with less memory, their rates being equal
-        ("H200/H100 SXM", "H100-SXM5-80"),
         ("MI300X", "MI300X"),
         ("RTX 3090", "RTX3090"),
         ("RTX 4090", "RTX4090"),
@@ -73,6 +71,11 @@ from meshfit.errors import InputError
 )
 def test_spellings_of_the_field_are_known(spelling, name):
     assert accelerator(spelling).name == name
+
+
+def test_a_name_of_two_products_is_none():
+    with pytest.raises(InputError, match="unknown accelerator 'H200/H100 SXM'"):
+        accelerator("H200/H100 SXM")
 
 
 def test_an_unknown_name_comes_with_the_nearest():

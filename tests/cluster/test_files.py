@@ -181,6 +181,12 @@ def test_more_accelerators_than_can_be_searched_are_refused(tmp_path, text):
         read_topology(text, tmp_path)
 
 
+@pytest.mark.parametrize("text", ["nosuch.txt", "folder/nosuch", "cluster.json"])
+def test_what_looks_like_a_file_and_is_none_is_said_not_to_be_there(tmp_path, text):
+    with pytest.raises(InputError, match=f"there is no file {tmp_path / text}"):
+        read_topology(text, tmp_path)
+
+
 def test_a_number_no_cluster_has_is_no_shorthand(tmp_path):
     with pytest.raises(InputError, match="is no shorthand"):
         read_topology("9" * 5000 + "x8 H100-SXM", tmp_path)

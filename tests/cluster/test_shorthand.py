@@ -60,6 +60,8 @@ def test_without_a_link_the_host_is_a_bus_and_its_shared_rate_a_guess():
         ("3 A100-PCIe", "do not fill link domains of 2"),
         ("2x4 L40S", "knows no network of L40S nodes; write cluster.yaml"),
         ("4 TPUv5p", "how TPUv5p are joined is not in the catalogue"),
+        ("8x H100", "Write '1x8 H100' for one host of 8, '8x8 H100' for 8 hosts of 8"),
+        ("2 x H100", "Write '1x2 H100' for one host of 2"),
         ("H100", "is not a shorthand; write it like '8x8 H100-SXM'"),
     ],
 )

@@ -49,7 +49,7 @@ def fit(
     """The whole funnel: plan, really run a shortlist with loss parity, name one winner. Resumable."""
     from meshfit.funnel.sweep.fit import fit as run_fit
 
-    asked = calibration_asked(calibration, no_calibration)
+    asked = calibration_asked(calibration, no_calibration, remembers=True)
     read = read_job(job, rank_order=rank_order, calibration=asked)
     words = SubmitWords(
         to=submit, each=one_job_each, max_nodes=max_nodes, options=scheduler_options or []
@@ -82,7 +82,7 @@ def run(
     that is installed here, measured by its log."""
     from meshfit.funnel.sweep.fit import run_one
 
-    asked = calibration_asked(calibration, no_calibration)
+    asked = calibration_asked(calibration, no_calibration, remembers=in_engine is None)
     if in_engine is not None:
         if submit is not None:
             raise InputError("--in-engine starts an engine here; it does not go with --submit")

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from meshfit.cli.output import stderr
 from meshfit.errors import InputError
+from meshfit.files import is_file
 from meshfit.job.read import NO_CALIBRATION
 
 JobPath = Annotated[
@@ -64,12 +66,31 @@ WithoutCalibration = Annotated[
 ]
 
 
-def calibration_asked(file: str | None, without: bool) -> str | None:
+def calibration_asked(file: str | None, without: bool, *, remembers: bool = False) -> str | None:
     """What ``read_job`` takes of the two options.
 
+    Args:
+        remembers: the command runs layouts and remembers them, so that a file that is not there is
+            one that it begins.
+
     Raises:
-        InputError: both are given.
+        InputError: both are given, or the file is not there for a command that only reads it.
     """
     if without and file is not None:
         raise InputError("--calibration FILE and --no-calibration exclude each other; give one")
-    return NO_CALIBRATION if without else file
+    if without or file is None or file == NO_CALIBRATION:
+        return NO_CALIBRATION if without else file
+    if not is_file(Path(file).expanduser()):
+        if not remembers:
+            raise InputError(
+                f"--calibration {file} is not there; `meshfit fit` and `run` write such a file, and "
+                f"--no-calibration predicts by formulas alone"
+            )
+        stderr.print(
+            f"--calibration {file} is not there yet: predictions are by formula, and what runs is "
+            f"remembered in it",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    return file

@@ -97,7 +97,7 @@ def run(
     """Run a job in its lab, which is made for it unless it is up: one layout, or the whole funnel."""
     from meshfit.funnel.sweep.fit import fit, run_one
 
-    asked = calibration_asked(calibration, no_calibration)
+    asked = calibration_asked(calibration, no_calibration, remembers=True)
     read = read_job(job, layout=layout, rank_order=rank_order, calibration=asked)
     lab = read.topology.lab
     if lab is None:

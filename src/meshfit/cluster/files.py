@@ -54,6 +54,8 @@ def read_topology(value: str | Mapping[str, Any], base: Path) -> Topology:
         topology = read_shorthand(text)
         _check_size(topology)
         return topology
+    if path.suffix or "/" in text:
+        raise InputError(f"cluster: there is no file {path}; without one, write {EXAMPLE}")
     raise InputError(
         f"cluster {shown(text)} is no shorthand, no .yaml file and not `here`; write {EXAMPLE}"
     )

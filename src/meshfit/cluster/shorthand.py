@@ -21,7 +21,7 @@ LATENCY_S: dict[str, float] = {"link": 3.4e-6, "pcie": 5.7e-6, "network": 14e-6}
 """One hop of a ring with the Simple protocol, by transport: the hardware latencies of NCCL 2.30.7's
 tuning model (src/graph/tuning.cc) for NVLink, PCI and NET."""
 
-_SHORTHAND = re.compile(r"\s*(?:(-?\d{1,9})\s*x\s*)?(-?\d{1,9})\s*x?\s+(.+?)\s*", re.IGNORECASE)
+_SHORTHAND = re.compile(r"\s*(?:(-?\d{1,9})\s*x\s*)?(-?\d{1,9})(\s*x)?\s+(.+?)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,12 @@ def _parse(text: str) -> _Parts:
     match = _SHORTHAND.fullmatch(text)
     if match is None:
         raise InputError(f"cluster {text!r} is not a shorthand; write it like {EXAMPLE}")
-    nodes, per_node, name = int(match.group(1) or 1), int(match.group(2)), match.group(3)
+    nodes, per_node, name = int(match.group(1) or 1), int(match.group(2)), match.group(4)
+    if match.group(3):
+        raise InputError(
+            f"cluster {text!r}: hosts or accelerators? Write '1x{per_node} {name}' for one host of "
+            f"{per_node}, '{per_node}x8 {name}' for {per_node} hosts of 8"
+        )
     if nodes < 1 or per_node < 1:
         raise InputError(f"cluster {text!r}: both counts must be at least 1, as in {EXAMPLE}")
     if is_known(name, node_types()) and not is_known(name, accelerators()):

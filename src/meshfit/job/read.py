@@ -9,10 +9,11 @@ from pathlib import Path
 from meshfit.cluster.files import read_topology
 from meshfit.engines import engine_profile
 from meshfit.errors import InputError
-from meshfit.files import read_yaml_mapping, validate
+from meshfit.files import is_file, validate
 from meshfit.job.budget import device_seconds, positive_duration, read_budget
 from meshfit.job.found import FoundJob
 from meshfit.job.key_values import key_values
+from meshfit.job.kinds import read_job_mapping
 from meshfit.job.layout import (
     baseline_of,
     layout_keys,
@@ -71,7 +72,7 @@ def read_job(
     """
     found = FoundJob.at(path)
     return read_job_file(
-        validate(JobFile, read_yaml_mapping(found.path), str(found.path)),
+        validate(JobFile, read_job_mapping(found.path, "training"), str(found.path)),
         found.base,
         name=found.name,
         layout=layout,
@@ -120,6 +121,12 @@ def read_job_file(
     if to_run:
         _require_native(profile, others)
         require_run(training, file.workload.documents)
+    remembered = _calibration(calibration, file.calibration, base)
+    if calibration is None and file.calibration and remembered and not is_file(remembered):
+        notes.append(
+            f"calibration {remembered} is not there yet: predictions are by formula until a run of "
+            f"`meshfit fit` or `run` is remembered in it"
+        )
     return Job(
         name=file.name or name,
         model=read_model(file.model, base) if model is None else model,
@@ -136,7 +143,7 @@ def read_job_file(
         budget=read_budget(file.budget),
         identity=_identity(file),
         notes=tuple(notes),
-        calibration=_calibration(calibration, file.calibration, base),
+        calibration=remembered,
         curves=_curves(file.curves, base),
     )
 

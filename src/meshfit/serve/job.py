@@ -11,10 +11,11 @@ from meshfit.cluster.files import read_topology
 from meshfit.cluster.topology import AcceleratorSpec, Topology
 from meshfit.engines import engine_profile
 from meshfit.errors import InputError
-from meshfit.files import read_yaml_mapping, validate
+from meshfit.files import validate
 from meshfit.job.budget import positive_duration, read_price
 from meshfit.job.found import FoundJob
 from meshfit.job.key_values import key_values
+from meshfit.job.kinds import read_job_mapping
 from meshfit.job.read import given_weights
 from meshfit.job.schema import Count, Number, Strict
 from meshfit.profile import EngineProfile
@@ -35,6 +36,8 @@ from meshfit.workload.models import read_model
 
 Quantity = str | Number
 CacheType = Literal["auto", "fp8"]
+
+WORKLOAD_EXAMPLE = "workload: {kind: serving, traffic: {rate: 20/s, prompt: {median: 900, p99: 8000}, output: 200}}"
 
 _RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*/\s*(s|min|h)\s*")
 _PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
@@ -267,8 +270,9 @@ def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
         InputError: anything wrong in the file or in what it names.
     """
     found = FoundJob.at(path)
-    document = read_yaml_mapping(found.path)
-    _require_serving(document, found.path)
+    document = read_job_mapping(found.path, "serving")
+    if "workload" not in document:
+        raise InputError(f"{found.path} has no workload; write {WORKLOAD_EXAMPLE}")
     file = validate(ServingJobFile, document, str(found.path))
     base = found.base
     model = served_as(read_model(file.model, base), file.workload.quantization.weights)
@@ -299,16 +303,6 @@ def read_serving_job(path: Path, *, layout: str | None = None) -> ServingJob:
         price_per_device_h=price,
         currency=currency,
     )
-
-
-def _require_serving(document: dict[str, Any], path: Path) -> None:
-    workload = document.get("workload")
-    kind = workload.get("kind", "training") if isinstance(workload, dict) else None
-    if kind != "serving":
-        raise InputError(
-            f"{path} describes {kind or 'no workload'}, not serving; write workload: {{kind: serving, "
-            f"traffic: {{rate: 20/s, prompt: {{median: 900, p99: 8000}}, output: 200}}}}"
-        )
 
 
 def _baseline_weights(name: str | None, base: Path) -> Path | None:

@@ -98,7 +98,7 @@ def _of_repository(name: str) -> str | None:
 
 def _unknown(name_or_path: str, base: Path) -> str:
     nearest = nearest_name(name_or_path.rsplit("/", 1)[-1], catalogue())
-    known = f"did you mean {nearest}?" if nearest else f"catalogue: {', '.join(catalogue())}"
+    known = f"did you mean {nearest}?" if nearest else "`meshfit catalogue models` lists the names"
     return (
         f"model {shown(name_or_path)} is no name of the catalogue, no file or folder in"
         f" {base.absolute()}, and not in the Hub cache {hub_cache()}; {known}"

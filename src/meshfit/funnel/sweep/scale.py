@@ -10,11 +10,12 @@ from rich.console import Console
 from meshfit.cluster.schema import HereBlock
 from meshfit.compare.scaling import Scaled, ScalingKind, ScalingPoint, scaling
 from meshfit.errors import InputError
-from meshfit.files import read_yaml_mapping, validate
+from meshfit.files import validate
 from meshfit.funnel.check.checking import require_legal
 from meshfit.funnel.sweep.fit import FitEnd, fit_layouts
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.job.found import FoundJob
+from meshfit.job.kinds import read_job_mapping
 from meshfit.job.read import NO_CALIBRATION, read_job_file
 from meshfit.job.schema import JobFile
 from meshfit.job.spec import Job
@@ -60,7 +61,7 @@ def scale(
 def _job_on(path: Path, ranks: int, kind: ScalingKind, fewest: int, layout: str | None) -> Job:
     """The job on ``ranks`` ranks of this machine; weak scaling grows its batch."""
     found = FoundJob.at(path)
-    file = validate(JobFile, read_yaml_mapping(found.path), str(found.path))
+    file = validate(JobFile, read_job_mapping(found.path, "training"), str(found.path))
     cluster = {"here": {}} if file.cluster == "here" else file.cluster
     if not isinstance(cluster, dict) or "here" not in cluster:
         raise InputError("scaling is measured on this machine: set `cluster: here` in the job")
