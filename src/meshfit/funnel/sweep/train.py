@@ -17,11 +17,12 @@ from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.runner import require_runnable
 from meshfit.funnel.sweep.sweep_plan import plan_hash
 from meshfit.funnel.sweep.tasks import WEIGHTS_SEED, planned_hosts
+from meshfit.funnel.sweep.train_progress import TrainProgress
 from meshfit.job.spec import Job
 from meshfit.lab.hosts import launch_hosts
 from meshfit.lab.machine import lab_in_use
 from meshfit.launch.orphans import end_orphans
-from meshfit.launch.supervise import LaunchOutcome, launch
+from meshfit.launch.supervise import LaunchOutcome, OnProgress, launch
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.checkpoint import checkpoints, read_manifest
 from meshfit.record.files import write_json_atomically
@@ -94,6 +95,7 @@ def _attempts(
     weights = job.weights or _weights(job, folder)
     saved = folder.root / "checkpoints"
     attempts: list[Attempt] = []
+    progress = TrainProgress(console, job.run.steps)
     resume = options.resume
     while True:
         first_step = read_manifest(last[-1]).step if resume and (last := checkpoints(saved)) else 0
@@ -110,7 +112,8 @@ def _attempts(
         )
         started_at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         where = folder.root / "launches" / f"{started_at}-{len(attempts)}"
-        ended = _launch(job, request, where)
+        with progress.launching(first_step):
+            ended = _launch(job, request, where, progress.update)
         beats = read_heartbeats(where).values()
         reached = max((beat.step for beat in beats if beat.phase in ("train", "save")), default=0)
         attempt = Attempt(first_step=first_step, reached_step=reached, ended=ended)
@@ -124,7 +127,9 @@ def _attempts(
         )
 
 
-def _launch(job: Job, request: RunRequest, folder: Path) -> LaunchOutcome:
+def _launch(
+    job: Job, request: RunRequest, folder: Path, on_progress: OnProgress | None = None
+) -> LaunchOutcome:
     return launch(
         request,
         folder,
@@ -132,6 +137,7 @@ def _launch(job: Job, request: RunRequest, folder: Path) -> LaunchOutcome:
         hang_s=job.run.hang_s,
         port=job.run.port,
         hosts=launch_hosts(job.topology),
+        on_progress=on_progress,
     )
 
 
