@@ -33,12 +33,13 @@ READ_BY = {
 
 SERVED_BY = {
     "workload.targets": "`serve plan`, `serve simulate`, `serve bench`, `serve fit`",
+    "workload.speculation": "`serve simulate`, and the predictions of `serve bench` and `serve fit`",
     "serving": "`serve plan`, `serve simulate`, `serve bench --launch`, `serve fit`, `export`",
     "layout": "`serve simulate`, `serve bench`, `serve fit`, `export`",
     "layouts": "`serve fit`",
     "baseline": "`serve fit`",
     "run": "`serve simulate`, `serve bench`, `serve fit`",
-    "price": "`serve plan`, `serve fit`",
+    "price": "`serve plan`",
 }
 
 _HEAD = """\
