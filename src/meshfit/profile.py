@@ -149,6 +149,9 @@ class EngineProfile:
             was read; 0: ``predict.memory.device`` counts them.
         replicates_through_fsdp: whether replicated data parallelism combined with tp or pp runs
             through FSDP2's hooks (``replicate``) instead of DDP.
+        flat_parameters: whether a unit is one flat parameter (FSDP1): its gradient is one tensor too,
+            which frozen weights beside trained ones are part of, waits in the compute type where it
+            is not summed after every micro-batch, and is summed without a copy in that type.
         reduces_each_micro_batch: whether sharded gradients are summed over ranks after every
             micro-batch; else whole gradients are kept until the last one.
         pipeline_keeps_unsharded: whether a pipeline stage keeps gathered parameters and whole
@@ -232,6 +235,7 @@ class EngineProfile:
     live_unsharded_blocks: int = 2
     context_bytes: int = 0
     replicates_through_fsdp: bool = True
+    flat_parameters: bool = False
     reduces_each_micro_batch: bool = True
     pipeline_keeps_unsharded: bool = True
     pipeline_buffers: bool = True

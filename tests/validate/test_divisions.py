@@ -121,3 +121,43 @@ def test_ends_that_do_not_add_up_are_a_reason():
 
 def test_an_even_pipeline_has_no_stages_of_its_own():
     assert layout(pp="4", dp="2").stage_layers is None
+
+
+@pytest.mark.parametrize(
+    ("words", "schedule", "vpp"),
+    [
+        ("1F1B", "1f1b", 1),
+        ("AFAB", "gpipe", 1),
+        ("GPipe", "gpipe", 1),
+        ("ZB-H1", "interleaved_zero_bubble", 1),
+        ("Zero Bubble", "interleaved_zero_bubble", 1),
+        ("Interleaved Zero Bubble", "interleaved_zero_bubble", 2),
+        ("ZBV", "zbv_zero_bubble", 2),
+        ("DualPipeV", "dualpipe_v", 2),
+        ("", "1f1b", 1),
+    ],
+)
+def test_schedules_by_their_words(words, schedule, vpp):
+    found = layout(pp="4", dp="2", vpp="", pp_schedule=words)
+    assert (found.schedule, found.vpp) == (schedule, vpp)
+
+
+def test_virtual_stages_make_of_a_plain_schedule_its_looped_one():
+    assert layout(pp="4", dp="2", vpp="2", pp_schedule="GPipe").schedule == "looped_bfs"
+    assert layout(pp="4", dp="2", vpp="2", pp_schedule="1F1B").schedule == "interleaved_1f1b"
+
+
+def test_an_unknown_schedule_is_a_reason_and_not_1f1b():
+    with pytest.raises(NotModelledError, match="schedule: v-half"):
+        layout(pp="4", dp="2", pp_schedule="V-Half")
+    assert layout(pp="1", pp_schedule="V-Half").schedule == "1f1b"
+
+
+def test_more_stages_than_layers_are_a_reason():
+    with pytest.raises(NotModelledError, match="32 layers do not fill 64 stages"):
+        layout(pp="64", dp="1")
+
+
+def test_more_optimizer_instances_than_ranks_leave_one_shard():
+    found = layout(dp="1", n_gpus="1", dist_opt_instances="2")
+    assert (found.dp_replicate, found.dp_shard) == (1, 1)

@@ -8,14 +8,23 @@ from meshfit.validate.rows import NotModelledError, TruthRow
 from meshfit.workload.model import ModelSpec
 
 _SCHEDULES = (
-    ("zbv", "zbv_zero_bubble"),
-    ("dualpipe", "dualpipe_v"),
-    ("zero bubble", "interleaved_zero_bubble"),
-    ("bfs", "looped_bfs"),
-    ("interleaved", "interleaved_1f1b"),
-    ("gpipe", "gpipe"),
+    ("zbv", ("zbv_zero_bubble", 2)),
+    ("zb-v", ("zbv_zero_bubble", 2)),
+    ("dualpipe", ("dualpipe_v", 2)),
+    ("interleaved zero", ("interleaved_zero_bubble", None)),
+    ("interleavedzero", ("interleaved_zero_bubble", None)),
+    ("zero bubble", ("interleaved_zero_bubble", 1)),
+    ("zero-bubble", ("interleaved_zero_bubble", 1)),
+    ("zb", ("interleaved_zero_bubble", 1)),
+    ("bfs", ("looped_bfs", None)),
+    ("interleaved", ("interleaved_1f1b", None)),
+    ("1f1b", ("1f1b", 1)),
+    ("gpipe", ("gpipe", 1)),
+    ("afab", ("gpipe", 1)),
+    ("all forward all backward", ("gpipe", 1)),
 )
-"""Words of ``pp_schedule`` -> schedule, the first that is met; else 1F1B."""
+"""Words of ``pp_schedule`` -> schedule and stages of a rank, the first that is met; None: the
+framework's number. Where it is empty, 1F1B."""
 
 _RECOMPUTE = (
     ("none", ("none", 1)),
@@ -52,17 +61,14 @@ def layout_of(row: TruthRow, model: ModelSpec, defaults: Defaults) -> LayoutSpec
     """The layout that a row's columns describe.
 
     Raises:
-        NotModelledError: a degree is missing, or a policy is not known.
+        NotModelledError: a degree is missing, or a policy or schedule is not known.
     """
     tp, pp, cp = row.required("tp"), row.required("pp"), row.whole("cp") or 1
     data_parallel = _data_parallel(row, tp * pp * cp)
     stage = row.whole("zero_stage")
     zero_stage = defaults.zero_stage if stage is None else stage
     replicate, shard = _replicas_and_shards(row, data_parallel, zero_stage)
-    schedule = _schedule(row)
-    vpp = row.whole("vpp") or (defaults.stages_per_rank if schedule != "1f1b" and pp > 1 else 1)
-    if vpp > 1 and schedule == "1f1b":
-        schedule = "interleaved_1f1b"
+    schedule, vpp = _schedule_and_stages(row, defaults) if pp > 1 else ("1f1b", 1)
     recompute, layers = recompute_of(row, default=defaults.recompute)
     micro_batch_size = row.whole("mbs") or _micro_batch(row, data_parallel)
     sp = row.flag("sp")
@@ -73,9 +79,9 @@ def layout_of(row: TruthRow, model: ModelSpec, defaults: Defaults) -> LayoutSpec
         sp=(tp > 1) if sp is None else sp and tp > 1,
         cp=cp,
         pp=pp,
-        vpp=vpp if pp > 1 else 1,
-        schedule=schedule if pp > 1 else "1f1b",
-        stage_layers=stage_layers_of(row, model.num_hidden_layers, pp, vpp if pp > 1 else 1),
+        vpp=vpp,
+        schedule=schedule,
+        stage_layers=stage_layers_of(row, model.num_hidden_layers, pp, vpp),
         ep=row.whole("ep") or 1,
         etp=row.whole("etp") or (tp if model.moe and defaults.experts_follow_tp else 1),
         zero_stage=zero_stage if shard * cp > 1 else 0,
@@ -133,6 +139,8 @@ def stage_layers_of(row: TruthRow, layers: int, pp: int, vpp: int) -> tuple[int,
     if first is not None or last is not None:
         return _given_ends(layers, pp, vpp, first, last)
     if not any(counted):
+        if pp * vpp > layers:
+            raise NotModelledError(f"{layers} layers do not fill {pp * vpp} stages")
         return None
     each, rest = divmod(layers + sum(counted), pp * vpp)
     if rest:
@@ -172,10 +180,9 @@ def _data_parallel(row: TruthRow, others: int) -> int:
 def _replicas_and_shards(row: TruthRow, data_parallel: int, zero_stage: int) -> tuple[int, int]:
     if zero_stage == 0:
         return data_parallel, 1
-    instances = row.whole("dist_opt_instances") or 1
+    most = max(1, data_parallel // (row.whole("dist_opt_instances") or 1))
     stated = row.whole("dp_shard")
-    shard = stated if stated and data_parallel % stated == 0 else data_parallel // instances
-    shard = min(shard, max(1, data_parallel // instances))
+    shard = min(most, stated) if stated and data_parallel % stated == 0 else most
     return data_parallel // shard, shard
 
 
@@ -186,6 +193,20 @@ def _micro_batch(row: TruthRow, data_parallel: int) -> int | None:
     return max(1, batch // (data_parallel * accumulated))
 
 
-def _schedule(row: TruthRow) -> str:
+def _schedule_and_stages(row: TruthRow, defaults: Defaults) -> tuple[str, int]:
+    """The schedule of a pipeline and the stages of each rank."""
+    schedule, usual = _schedule(row)
+    stages = row.whole("vpp") or usual or defaults.stages_per_rank
+    if stages > 1:
+        schedule = {"1f1b": "interleaved_1f1b", "gpipe": "looped_bfs"}.get(schedule, schedule)
+    return schedule, stages
+
+
+def _schedule(row: TruthRow) -> tuple[str, int | None]:
     text = row.text("pp_schedule").lower()
-    return next((name for word, name in _SCHEDULES if word in text), "1f1b")
+    if not text:
+        return "1f1b", 1
+    for word, found in _SCHEDULES:
+        if word in text:
+            return found
+    raise NotModelledError(f"schedule: {text}")

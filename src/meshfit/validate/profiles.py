@@ -5,6 +5,7 @@ Each is an engine's profile with what differs. Constants belong to the framework
 
 from dataclasses import replace
 
+from meshfit.engines.accelerate.profile import ACCELERATE
 from meshfit.engines.deepspeed.profile import DEEPSPEED
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.native.profile import NATIVE
@@ -61,19 +62,23 @@ MEGATRON_ZERO3_ON_HOST = replace(
 )
 """The same with ``checkpoint-in-cpu``, which that branch's runs used where they do not deny it."""
 
-LLM_FOUNDRY = replace(
+FSDP1 = replace(
     NATIVE,
-    name="llm-foundry",
-    version="FSDP1",
+    name="fsdp1",
+    version="torch 2.0 to 2.6",
     memory_checked="nothing",
     sequence_parallel=False,
     zero_stages=(0, 2, 3),
     schedules=(),
+    flat_parameters=True,
     host_s_per_layer=0.0,
 )
+"""PyTorch's ``FullyShardedDataParallel``."""
+
+LLM_FOUNDRY = replace(FSDP1, name="llm-foundry")
 """MosaicML llm-foundry on composer: FSDP1."""
 
-FMS_FSDP = replace(LLM_FOUNDRY, name="fms-fsdp")
+FMS_FSDP = replace(FSDP1, name="fms-fsdp")
 """IBM fms-fsdp: FSDP1 with compiled blocks."""
 
 INTERNEVO = replace(
@@ -89,6 +94,47 @@ INTERNEVO = replace(
 )
 """InternEvo: its own tensor and pipeline parallelism and ZeRO-1 groups, flash attention."""
 
+NANOTRON = replace(
+    MEGATRON,
+    name="nanotron",
+    version="2024 to 2025",
+    memory_checked="nothing",
+    vocabulary_multiple=1,
+    kernels="pytorch",
+    fused_layers=False,
+    norm_kernel="fused",
+    attention="flash",
+    hides_tensor_parallel_backward=False,
+    hides_pipeline_exchange=False,
+    scatters_pipeline_exchange=False,
+    schedules=("1f1b", "gpipe"),
+    megatron=MegatronOptions(
+        transformer_engine=False, attention_mask=False, global_buffers=False, gradient_bytes=4
+    ),
+)
+"""Hugging Face's nanotron (and picotron, made after it): Megatron's tensor parallelism with sequence
+parallelism in PyTorch's modules, FlashAttention 2, a fused RMS norm, fp32 gradients, ZeRO-1."""
+
+TRAINER = replace(
+    ACCELERATE,
+    name="hf-trainer",
+    version="2023 to 2025",
+    flat_parameters=True,
+    reduces_each_micro_batch=False,
+)
+"""Hugging Face's Trainer and what is built on it (TRL, PEFT, LLaMA-Factory, Axolotl, ms-swift):
+transformers' modules on one device, under DDP, or FSDP1 through Accelerate, which sums gradients
+after the last micro-batch (``Accelerator.no_sync``)."""
+
+GEMINI = replace(
+    DEEPSPEED,
+    name="colossalai-gemini",
+    version="2022 to 2023",
+    attention="unfused",
+    overlap_fraction=0.0,
+)
+"""ColossalAI's Gemini: states in chunks over ranks and the host as DeepSpeed's stage 3 has them."""
+
 DEEPSPEED_TRAINER = replace(
     DEEPSPEED, name="hf-trainer-deepspeed", attention="unfused", overlap_fraction=0.0
 )
@@ -100,9 +146,16 @@ TORCHTUNE = replace(
 """torchtune's recipes: one device, or FSDP2."""
 
 LITGPT = replace(
-    NATIVE, name="litgpt", version="2023 to 2024", schedules=(), memory_checked="nothing"
+    NATIVE,
+    name="litgpt",
+    version="2023 to 2024",
+    schedules=(),
+    memory_checked="nothing",
+    flat_parameters=True,
+    reduces_each_micro_batch=False,
 )
-"""LitGPT on Lightning Fabric: one device, or FSDP1."""
+"""LitGPT on Lightning Fabric: one device, or FSDP1 whose ranks sum gradients after the last
+micro-batch alone (``no_backward_sync``)."""
 
 XLA = replace(
     NATIVE,
@@ -125,6 +178,8 @@ cuDNN's attention through Transformer Engine."""
 __all__ = [
     "DEEPSPEED_TRAINER",
     "FMS_FSDP",
+    "FSDP1",
+    "GEMINI",
     "INTERNEVO",
     "LITGPT",
     "LLM_FOUNDRY",
@@ -134,8 +189,10 @@ __all__ = [
     "MEGATRON_LM",
     "MEGATRON_ZERO3",
     "MEGATRON_ZERO3_ON_HOST",
+    "NANOTRON",
     "NEMO",
     "TORCHTITAN",
     "TORCHTUNE",
+    "TRAINER",
     "XLA",
 ]

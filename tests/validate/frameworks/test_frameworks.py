@@ -27,10 +27,62 @@ def job(framework, **columns):
         ("InternEvo", "internevo"),
         ("torchtune", "torchtune"),
         ("LitGPT", "litgpt"),
+        ("nanotron", "nanotron"),
+        ("picotron", "nanotron"),
+        ("GPT-NeoX", "megatron-deepspeed"),
+        ("Primus (torchtitan)", "torchtitan"),
+        ("Primus (Megatron-LM)", "megatron-lm"),
+        ("Megatron-Bridge", "nemo"),
+        ("PyTorch FSDP", "fsdp1"),
+        ("LLaMA-Factory", "hf-trainer-deepspeed"),
+        ("TRL + PEFT (FSDP)", "hf-trainer"),
+        ("Axolotl + DeepSpeed", "hf-trainer-deepspeed"),
+        ("ColossalAI Gemini (ZeRO-3 + offload policy)", "colossalai-gemini"),
     ],
 )
 def test_each_framework_has_its_profile(framework, profile):
     assert job(framework).profile.name == profile
+
+
+def test_megatron_lm_of_2024_is_megatron_core():
+    core = job("Megatron-LM", date="2024-11", grad_accum="4")
+    assert core.profile.megatron.transformer_engine
+    assert not job("Megatron-LM", date="2021-05..07").profile.megatron.transformer_engine
+    assert job("Megatron-LM", framework_ver="core r0.8.0").profile.megatron.transformer_engine
+
+
+def test_fsdp1_has_flat_parameters_and_litgpt_sums_their_gradients_once():
+    for framework in ("PyTorch FSDP", "llm-foundry/composer FSDP1", "fms-fsdp (FSDP1)", "LitGPT"):
+        assert job(framework).profile.flat_parameters
+    assert job("llm-foundry/composer FSDP1").profile.reduces_each_micro_batch
+    assert not job("LitGPT").profile.reduces_each_micro_batch
+
+
+def test_ms_swift_trains_in_sixteen_bits_and_llama_factory_with_fp32_states():
+    one = {"n_gpus": "1", "dp": "1", "zero_stage": "0"}
+    assert job("ms-swift", **one).training.precision.parameter_bytes == 2
+    assert job("LLaMA-Factory", **one).training.precision.parameter_bytes == 4
+
+
+def test_layers_on_devices_that_wait_for_each_other_are_a_reason():
+    with pytest.raises(NotModelledError, match="layers over devices without micro-batches"):
+        job("ms-swift", pp="2", dp="1", pp_schedule="naive layer split (device_map)")
+
+
+@pytest.mark.parametrize(
+    ("policy", "gpu", "offload"),
+    [
+        ("cuda", "A100-80GB", None),
+        ("cpu", "A100-80GB", "cpu"),
+        ("auto", "B200-192GB", None),
+        ("auto", "A10G-24GB", "cpu"),
+    ],
+)
+def test_gemini_uses_the_host_as_its_policy_says_or_as_memory_asks(policy, gpu, offload):
+    cells = {"n_gpus": "1", "dp": "1", "gbs": "1", "zero_stage": "3", "seq_len": ""}
+    found = job("ColossalAI Gemini", **cells, gpu=gpu, offload=f"gemini policy {policy}")
+    assert found.layout.offload == offload
+    assert found.training.sequence_length == 1024
 
 
 def test_every_reader_can_be_reached():

@@ -22,12 +22,14 @@ class Unit:
 
     Attributes:
         used: its parameters as layers use them.
-        made: gradients as backward makes them; ``reduced``: as they are summed.
+        made: gradients as backward makes them; ``reduced``: copies of them that are summed;
+            ``kept``: as they wait for the last micro-batch.
     """
 
     used: FloatArray
     made: FloatArray
     reduced: FloatArray
+    kept: FloatArray
 
 
 def unit_of(held: Held, group: LayoutGroup) -> Unit:
@@ -35,11 +37,24 @@ def unit_of(held: Held, group: LayoutGroup) -> Unit:
     columns, precision = group.columns, group.training.precision
     trained = held.trained.on_rank(columns)
     frozen = frozen_bytes(held, group.training, precision.compute_bytes).on_rank(columns)
+    used = trained * precision.compute_bytes + frozen
+    if group.profile.flat_parameters:
+        return _flat_unit(used, group)
     return Unit(
-        used=trained * precision.compute_bytes + frozen,
+        used=used,
         made=trained * precision.compute_bytes,
         reduced=trained * precision.gradient_bytes,
+        kept=trained * precision.gradient_bytes,
     )
+
+
+def _flat_unit(used: FloatArray, group: LayoutGroup) -> Unit:
+    """FSDP1's: autograd makes the gradient of the whole flat parameter, frozen weights in it are
+    zeros (``_flat_param.py``). A few elements of padding to equal shards are left out."""
+    precision = group.training.precision
+    growth = precision.gradient_bytes / precision.compute_bytes
+    copies = growth if growth > 1 else 0.0
+    return Unit(used=used, made=used, reduced=used * copies, kept=used)
 
 
 def units(shape: RankShape, group: LayoutGroup) -> tuple[Unit, Unit, Unit]:
@@ -68,7 +83,7 @@ def communication_moments(
     ahead = min(group.profile.live_unsharded_blocks, sum(c.num_layers for c in shape.chunks))
 
     freed = columns.frees_after_forward
-    kept = np.where(columns.keeps_gradients, everything.reduced, 0.0)
+    kept = np.where(columns.keeps_gradients, everything.kept, 0.0)
     partial = np.where(waits_for_replicas(group), states.gradients, 0.0)
     last_scatter = np.where(columns.shards_parameters & ~columns.keeps_gradients, root.reduced, 0)
     waiting = np.where(held.accumulating, kept + partial + last_scatter, 0.0)
@@ -80,7 +95,8 @@ def communication_moments(
     stays = stays + block.used * group.profile.last_layer_stays_gathered
     forward = np.where(freed, root.used + block.used, everything.used)
     in_layer = np.where(freed, root.used + ahead * block.used, everything.used)
-    at_end = np.where(freed & ~columns.keeps_gradients, root.used + block.used, everything.used)
+    reshards = freed & (~columns.keeps_gradients | group.profile.flat_parameters)
+    at_end = np.where(reshards, root.used + block.used, everything.used)
     at = {
         "head": np.where(freed, root.used + block.used, everything.used + block.used) + waiting,
         "loss": np.where(freed, stays, everything.used) + waiting,

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshfit.errors import InputError
 from meshfit.mesh.candidates import SCHEDULES
 from meshfit.mesh.stage_placement import rank_of_stage, stages_of_rank
 from meshfit.predict.shape.schedules.program import program
+from meshfit.predict.shape.schedules.waves import waves_of
 from tests.predict.shape.schedules.torch_tables import torch_order
 
 
@@ -90,3 +92,21 @@ def test_megatron_and_torch_agree_where_rounds_divide():
     assert program("interleaved_1f1b", 4, 3, 12) == program(
         "interleaved_1f1b", 4, 3, 12, "megatron"
     )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "vpp", "micro_batches", "message"),
+    [
+        ("zbv_zero_bubble", 3, 8, "zbv_zero_bubble schedule has 2 stages a rank, not vpp=3"),
+        ("dualpipe_v", 1, 8, "dualpipe_v schedule has 2 stages a rank, not vpp=1"),
+        ("dualpipe_v", 2, 7, r"at least 2\*pp = 8 micro-batches; you have 7"),
+    ],
+)
+def test_what_a_schedule_has_no_order_for_is_said(schedule, vpp, micro_batches, message):
+    with pytest.raises(InputError, match=message):
+        program(schedule, 4, vpp, micro_batches)
+
+
+def test_rounds_that_are_not_equal_may_leave_no_order():
+    with pytest.raises(InputError, match="make no equal rounds"):
+        waves_of("interleaved_1f1b", 4, 3, 9)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from meshfit.errors import InputError
+from meshfit.mesh.stage_placement import V_SCHEDULES
 from meshfit.predict.shape.schedules.action import Action
 from meshfit.predict.shape.schedules.dualpipe_v import dualpipe_v
 from meshfit.predict.shape.schedules.gpipe import gpipe
@@ -17,6 +19,8 @@ from meshfit.predict.shape.schedules.zbv_zero_bubble import zbv_zero_bubble
 
 RoundSize = Literal["torch", "megatron"]
 """Whose rounds interleaved schedules run in (``rounds.Rounds``)."""
+
+STAGES_OF_A_V = 2
 
 KEPT_PROGRAMS = 4
 """A program of 16 ranks, 3 virtual stages and 2048 micro-batches has 200,000 actions, 20 MiB."""
@@ -40,7 +44,12 @@ class Program:
 def program(
     schedule: str, pp: int, vpp: int, micro_batches: int, rounds: RoundSize = "torch"
 ) -> Program:
-    """The program of a schedule (one of ``mesh.candidates.SCHEDULES``)."""
+    """The program of a schedule (one of ``mesh.candidates.SCHEDULES``).
+
+    Raises:
+        InputError: the schedule has no order for so many stages a rank or micro-batches.
+    """
+    _require_order(schedule, pp, vpp, micro_batches)
     ranks = (
         rank_order(schedule, rank, pp, vpp, micro_batches, rounds=rounds) for rank in range(pp)
     )
@@ -51,6 +60,16 @@ def program(
         micro_batches=micro_batches,
         ranks=tuple(map(tuple, ranks)),
     )
+
+
+def _require_order(schedule: str, pp: int, vpp: int, micro_batches: int) -> None:
+    if schedule in V_SCHEDULES and vpp != STAGES_OF_A_V:
+        raise InputError(f"the {schedule} schedule has 2 stages a rank, not vpp={vpp}")
+    if schedule == "dualpipe_v" and micro_batches < 2 * pp:
+        raise InputError(
+            f"the dualpipe_v schedule needs at least 2*pp = {2 * pp} micro-batches; you have"
+            f" {micro_batches}"
+        )
 
 
 def rank_order(

@@ -11,6 +11,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.errors import InputError
 from meshfit.predict.shape.schedules.action import KINDS
 from meshfit.predict.shape.schedules.program import Program, program
 
@@ -63,7 +64,12 @@ def waves_of(schedule: str, pp: int, vpp: int, micro_batches: int) -> Waves:
 
 
 def make_waves(made: Program) -> Waves:
-    """Waves of a program."""
+    """Waves of a program.
+
+    Raises:
+        InputError: its actions wait for each other in a circle, as an interleaved schedule's do whose
+            micro-batches make no equal rounds.
+    """
     ends = list(accumulate(len(actions) for actions in made.ranks))
     starts = [0, *ends[:-1]]
     listed = [one for actions in made.ranks for one in actions]
@@ -133,7 +139,8 @@ def _depths(source: IntArray, starts: list[int], ends: list[int]) -> IntArray:
                 here += 1
             moved = moved or here > at[rank]
             at[rank] = here
-        assert moved, "the program waits for itself"
+        if not moved:
+            raise InputError("the schedule has no order: its micro-batches make no equal rounds")
         waiting = [rank for rank in waiting if at[rank] < ends[rank]]
     return np.array(depth)
 
