@@ -153,8 +153,8 @@ def test_an_unknown_schedule_is_a_reason_and_not_1f1b():
     assert layout(pp="1", pp_schedule="V-Half").schedule == "1f1b"
 
 
-def test_more_stages_than_layers_are_a_reason():
-    with pytest.raises(NotModelledError, match="32 layers do not fill 64 stages"):
+def test_more_ranks_than_layers_are_a_reason():
+    with pytest.raises(NotModelledError, match="32 layers do not fill 64 ranks"):
         layout(pp="64", dp="1")
 
 

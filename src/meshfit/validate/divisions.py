@@ -139,8 +139,8 @@ def stage_layers_of(row: TruthRow, layers: int, pp: int, vpp: int) -> tuple[int,
     if first is not None or last is not None:
         return _given_ends(layers, pp, vpp, first, last)
     if not any(counted):
-        if pp * vpp > layers:
-            raise NotModelledError(f"{layers} layers do not fill {pp * vpp} stages")
+        if pp > layers:
+            raise NotModelledError(f"{layers} layers do not fill {pp} ranks")
         return None
     each, rest = divmod(layers + sum(counted), pp * vpp)
     if rest:

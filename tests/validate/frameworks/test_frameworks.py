@@ -162,12 +162,6 @@ def test_nemos_recipes_of_gpt_keep_megatrons_dropout():
     assert stated.hidden_dropout == 0
 
 
-def test_torchaos_float8_scales_by_the_present_tensor_unless_said_otherwise():
-    assert job("torchtitan", precision="float8").training.runtime.fp8_recipe == "tensorwise"
-    rowwise = job("torchtitan", precision="float8 rowwise")
-    assert rowwise.training.runtime.fp8_recipe == "rowwise"
-
-
 def test_llm_foundrys_loss_is_fused():
     assert job("llm-foundry/composer FSDP1").training.runtime.loss == "fused"
 

@@ -38,5 +38,5 @@ def _cut_local_batch(layout: LayoutSpec) -> LayoutSpec:
 _CONVENTIONS = Conventions(
     profile=TORCHTITAN,
     defaults=Defaults(recompute="operations", zero_stage=3),
-    runtime=RuntimeSpec(compile=False, overlap_tensor_parallel=False, fp8_recipe="tensorwise"),
+    runtime=RuntimeSpec(compile=False, overlap_tensor_parallel=False),
 )
