@@ -1,11 +1,14 @@
 """The recorder in a world of four of which three do not exist: calls are real, transfers are not."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from meshfit.measure.timeline.spans import StepTrace
 
+TRANSFER_S = 0.01
+"""So long the one functional collective is under way before its result is used."""
 CLOCKS_APART_S = 1e-3
 """By so much the thread's clock may run ahead: it is read a little after the wall clock."""
 
@@ -38,7 +41,9 @@ def trace() -> Iterator[StepTrace]:
         dist.all_gather_into_tensor(torch.empty(8, 8), x, group=shards)
         dist.all_to_all_single(torch.empty(4, 8), x, group=tensors)
         dist.send(x, 3, group=shards)
-        _ = all_gather_tensor(x, 0, tensors) + 1
+        gathered = all_gather_tensor(x, 0, tensors)
+        time.sleep(TRANSFER_S)
+        _ = gathered + 1
         with along("ep"):
             dist.all_to_all_single(torch.empty(4, 8), x, group=shards)
         optimizer.step()
@@ -63,6 +68,13 @@ def test_kind_and_axis_come_from_the_call_and_its_group(trace: StepTrace) -> Non
 def test_a_message_has_its_ends_and_a_collective_has_none(trace: StepTrace) -> None:
     assert (trace.calls[4].source, trace.calls[4].target) == (1, 3)
     assert (trace.calls[0].source, trace.calls[0].target) == (None, None)
+
+
+def test_a_functional_collective_lasts_until_its_result_is_waited_for(trace: StepTrace) -> None:
+    functional = trace.calls[5]
+    assert functional.end_s - functional.begin_s >= TRANSFER_S
+    used = next(one for one in trace.computations if one.begin_s >= functional.begin_s)
+    assert functional.end_s <= used.begin_s
 
 
 def test_a_call_is_as_large_as_the_larger_of_what_goes_in_and_comes_out(trace: StepTrace) -> None:

@@ -37,12 +37,18 @@ _KINDS = {
     "recv": "p2p",
     "recv_any_source": "p2p",
 }
-_NO_CALLS = ("wait_tensor", "_wrap_tensor_autograd")
+_WAIT = "wait_tensor"
+_NO_CALLS = (_WAIT, "_wrap_tensor_autograd")
 
 
 def is_call(func: Any) -> bool:
     """Whether an operation of the dispatcher starts a communication."""
     return func.namespace in NAMESPACES and func._opname not in _NO_CALLS
+
+
+def is_wait(func: Any) -> bool:
+    """Whether an operation of the dispatcher waits for a functional collective's result."""
+    return func.namespace in NAMESPACES and func._opname == _WAIT
 
 
 def kind_of(func: Any) -> str:

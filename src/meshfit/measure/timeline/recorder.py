@@ -122,9 +122,9 @@ class StepRecorder(TorchDispatchMode):
         begin_s = self._entered()
         result = func(*args, **kwargs)
         end_s = self._left()
-        if func.namespace in calls.NAMESPACES:
+        if calls.is_wait(func):
             self._end_by_storage(args, end_s)
-        else:
+        elif func.namespace not in calls.NAMESPACES:
             work = _WORK_OF_PHASE.get(self._phases.now(), "compute")
             computation = Computation(name=str(func), work=work, begin_s=begin_s, end_s=end_s)
             self._computations.append(computation)
