@@ -139,6 +139,7 @@ PRINTED: Mapping[str, Printed] = {
 SHARED: Sequence[type] = (
     documents.PlanCandidateDocument,
     documents.MeshDocument,
+    documents.RecommendedDocument,
     documents.NamedDocument,
     documents.DryRunRow,
     documents.SpaceDocument,

@@ -55,14 +55,14 @@ def plan(
     explain: Annotated[
         bool,
         typer.Option(
-            "--explain", help="Show what each axis of the best candidate (or of --layout) does."
+            "--explain", help="Show what each axis of the recommended layout (or of --layout) does."
         ),
     ] = False,
     timeline: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the simulated step of the best candidate (or of --layout) as a trace for "
+            help="Write the simulated step of the recommended layout (or of --layout) as a trace for "
             "ui.perfetto.dev.",
         ),
     ] = None,
@@ -154,7 +154,8 @@ def _show(document: PlanDocument, *, top: int, every: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Space:
-    """What is shown of a job's space; ``some`` is one of its layouts, the best where there is a plan."""
+    """What is shown of a job's space; ``some`` is one of its layouts, where there is a plan
+    the recommended one."""
 
     document: PlanDocument
     some: LayoutSpec
@@ -164,9 +165,12 @@ class _Space:
 
 def _ranked(job: Job, top: int) -> _Space:
     made = make_plan(job)
+    document = plan_document(made, top=top)
+    recommended = document["recommended"]
+    place = 0 if recommended is None else recommended["rank"] - 1
     return _Space(
-        document=plan_document(made, top=top),
-        some=made.layout(int(made.order[0])),
+        document=document,
+        some=made.layout(int(made.order[place])),
         plan=made,
         fits=len(made.fitting_order()) > 0,
     )
@@ -200,7 +204,7 @@ def _ranked_plan(space: _Space, why: str | None) -> Plan:
 
 
 def _looked_at(job: Job, layout: str | None, space: _Space) -> LayoutSpec:
-    """The layout asked for; else the best, or where none is ranked the job's own."""
+    """The layout asked for; else the recommended one, or where none is ranked the job's own."""
     if job.layout is not None and (layout is not None or space.plan is None):
         require_legal(job, job.layout)
         return job.layout

@@ -38,9 +38,11 @@ class KeysText:
 def layout_cell(candidate: Mapping[str, Any], won: bool = False) -> RenderableType:
     """Its strategies, what it is called, and its degrees and policies below."""
     text = Text(candidate["family"], style="bold green" if won else "bold")
-    name = "baseline" if candidate.get("baseline", False) else candidate.get("name")
-    if name is not None:
-        text.append(f" ({name})", style="cyan")
+    names = str(candidate.get("name") or "").split(", ")
+    if candidate.get("baseline", False):
+        names = ["baseline", *(name for name in names if name != "baseline")]
+    if any(names):
+        text.append(f" ({', '.join(filter(None, names))})", style="cyan")
     return Group(text, KeysText(candidate["layout"], style="dim"))
 
 

@@ -67,6 +67,8 @@ class PlanCandidateDocument(TypedDict):
     """Without tokens that only pad."""
     binding: str
     baseline: NotRequired[bool]
+    tied: NotRequired[bool]
+    """Whether the 80 % interval of what its step differs by from that of the fastest holds 0."""
     budget: NotRequired[CampaignDocument]
 
 
@@ -82,6 +84,17 @@ class MeshDocument(PlanCandidateDocument):
     """``layout``, ``step_time`` and ``memory`` of a faster one of its mesh that fits tightly."""
     why: str
     """The largest terms of the first mesh's step; of another, what takes it apart from that."""
+
+
+class RecommendedDocument(PlanCandidateDocument):
+    """The simplest of the layouts that tie with the fastest; ``rank`` by prediction alone.
+
+    ``among``: so many layouts tie, of those that were looked at; ``reason`` says it in words.
+    """
+
+    rank: int
+    among: int
+    reason: str
 
 
 class NamedDocument(PlanCandidateDocument):
@@ -129,6 +142,8 @@ class PlanDocument(TypedDict):
     candidates: list[PlanCandidateDocument]
     meshes: NotRequired[list[MeshDocument]]
     """The best layout of each mesh, ranked as all layouts are."""
+    recommended: NotRequired[RecommendedDocument | None]
+    """None where nothing fits."""
     named: NotRequired[list[NamedDocument]]
     """The job's ``layout`` and ``baseline``, where they can be predicted."""
     dry_run: NotRequired[list[DryRunRow]]

@@ -20,6 +20,9 @@ from meshfit.report.documents import (
 from meshfit.report.titled import titled_table
 from meshfit.units import format_count, format_duration, format_percent
 
+TIE = "="
+"""Beside the rank of a layout that ties with the fastest."""
+
 
 def plan_view(document: PlanDocument, *, top: int = 20, every: bool = False) -> RenderableType:
     """What was searched, what rules rejected, and the best ``top`` meshes (``every``: layouts)."""
@@ -29,6 +32,7 @@ def plan_view(document: PlanDocument, *, top: int = 20, every: bool = False) -> 
         space_line(document["space"], document.get("seconds")),
         *(Text(note) for note in document.get("notes", ())),
         *nothing_fits(document["candidates"]),
+        *recommended(document),
         *([mesh_table(meshes, headroom=document.get("headroom"))] if meshes else []),
         *([plan_table(shown, headroom=document.get("headroom"))] if shown and not meshes else []),
         *left_behind(document),
@@ -49,6 +53,20 @@ def nothing_fits(candidates: Sequence[PlanCandidateDocument]) -> list[Text]:
             f"{words.layout(least['layout'])} needs least: {words.size(total)} a rank, of "
             f"{words.size(capacity)}. More or larger accelerators, adapters (method: lora, qlora), "
             f"other states (precision, optimizer), or a wider search would change that.",
+        )
+    ]
+
+
+def recommended(document: PlanDocument) -> list[Text]:
+    """The layout that is recommended, and why it and no other; nothing where none fits."""
+    found = document.get("recommended")
+    if not found:
+        return []
+    return [
+        Text.assemble(
+            ("Recommended: ", "bold green"),
+            (words.layout(found["layout"]), "bold"),
+            f", {words.duration(found['time'].get('step'))} a step: {found['reason']}.",
         )
     ]
 
@@ -98,7 +116,7 @@ def plan_table(
     return _predicted_table(
         "Candidates, predicted",
         [
-            (str(position), candidate, Text(candidate["binding"]))
+            (_number(position, candidate), candidate, Text(candidate["binding"]))
             for position, candidate in enumerate(candidates, 1)
         ],
         last="bound by",
@@ -107,25 +125,38 @@ def plan_table(
 
 
 def mesh_rows(document: PlanDocument, top: int) -> list[Mapping[str, Any]]:
-    """The best layouts of ``top`` meshes, and between them those that the job names, by rank."""
+    """The best layouts of ``top`` meshes, and between them, by rank, the recommended one and those that
+    the job names."""
     rows: list[Mapping[str, Any]] = list(document.get("meshes", ())[:top])
     if not rows:
         return []
-    for named in document.get("named", ()):
+    for named in _named(document):
         same = next((k for k, row in enumerate(rows) if row["label"] == named["label"]), None)
         if same is not None:
-            rows[same] = {**rows[same], "name": named["name"]}
+            names = [rows[same].get("name"), named["name"]]
+            rows[same] = {**rows[same], "name": ", ".join(filter(None, names))}
             continue
         behind = (k for k, row in enumerate(rows) if row["rank"] > named["rank"])
         rows.insert(next(behind, len(rows)), named)
     return rows
 
 
+def _named(document: PlanDocument) -> list[Mapping[str, Any]]:
+    found = document.get("recommended")
+    best = [{**found, "name": "recommended", "tied": found["among"] > 1}] if found else []
+    return [*best, *document.get("named", ())]
+
+
+def _number(rank: int, row: Mapping[str, Any]) -> str:
+    """``12``, with the mark of a tie."""
+    return f"{rank:,} {TIE}" if row.get("tied") else f"{rank:,}"
+
+
 def mesh_table(rows: Sequence[Mapping[str, Any]], *, headroom: float | None = None) -> Table:
     """One row a mesh, and those that the job names, in the order given."""
     return _predicted_table(
         "Best layout of each mesh, predicted",
-        [(f"{row['rank']:,}", row, _why(row)) for row in rows],
+        [(_number(row["rank"], row), row, _why(row)) for row in rows],
         last="what takes it",
         caption=_mesh_caption(headroom),
     )
@@ -188,7 +219,10 @@ def _mesh_caption(headroom: float | None) -> str:
 
 
 def _plan_caption(headroom: float | None) -> str:
-    interval = "below a step time: its interval"
+    interval = (
+        f"{TIE}: ties with the fastest (the 80 % interval of the difference of their steps holds 0); "
+        "below a step time: its interval"
+    )
     if headroom is None:
         return interval
     free = format_percent(headroom)

@@ -4,6 +4,7 @@ A mesh is what decides a program: tp, cp, pp, ep and etp. How data parallelism i
 and shards, micro-batches, virtual stages and recomputation are its variants.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,30 +34,6 @@ MATTERS = 0.01
 IntArray = NDArray[np.int64]
 
 
-def mesh_documents(plan: Plan) -> list[MeshDocument]:
-    """``meshes`` of ``plan --json``: the best layout of each mesh, ranked as all layouts are.
-
-    ``rank`` is the layout's place among all, ``variants`` how many others of its mesh lie within its
-    interval and fit as well, ``tight`` a faster one that fits tightly, ``why`` the terms that take its
-    step apart from the first one's.
-    """
-    leaders = leaders_of(plan)
-    first = int(leaders.rows[0])
-    return [
-        MeshDocument(
-            **plan_row(plan, row, leaders.estimates),
-            rank=place + 1,
-            mesh={
-                axis: int(getattr(plan.generated.candidates, axis)[row]) for axis in AXES_OF_MESH
-            },
-            variants=_variants(plan, leaders, row),
-            tight=_tight(plan, leaders.meshes, row),
-            why=_why(leaders.estimates, row, first),
-        )
-        for row, place in zip(leaders.rows.tolist(), leaders.places.tolist(), strict=True)
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Leaders:
     """The best layout of each mesh, ranked as all layouts are.
@@ -71,6 +48,29 @@ class Leaders:
     places: IntArray
     meshes: IntArray
     estimates: Estimates
+
+
+def mesh_documents(plan: Plan, leaders: Leaders, tied: Collection[int] = ()) -> list[MeshDocument]:
+    """``meshes`` of ``plan --json``: the best layout of each mesh, ranked as all layouts are.
+
+    ``rank`` is the layout's place among all, ``variants`` how many others of its mesh lie within its
+    interval and fit as well, ``tight`` a faster one that fits tightly, ``why`` the terms that take its
+    step apart from the first one's, ``tied`` whether it is one of these rows of the plan.
+    """
+    first = int(leaders.rows[0])
+    return [
+        MeshDocument(
+            **plan_row(plan, row, leaders.estimates, tied=row in tied),
+            rank=place + 1,
+            mesh={
+                axis: int(getattr(plan.generated.candidates, axis)[row]) for axis in AXES_OF_MESH
+            },
+            variants=_variants(plan, leaders, row),
+            tight=_tight(plan, leaders.meshes, row),
+            why=_why(leaders.estimates, row, first),
+        )
+        for row, place in zip(leaders.rows.tolist(), leaders.places.tolist(), strict=True)
+    ]
 
 
 def leaders_of(plan: Plan) -> Leaders:

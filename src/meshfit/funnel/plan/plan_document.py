@@ -4,9 +4,10 @@ from typing import Any
 
 from meshfit.funnel.check.inert import inert_notes
 from meshfit.funnel.plan.left_behind import asked_documents, too_large_documents
-from meshfit.funnel.plan.meshes import mesh_documents, named_documents
+from meshfit.funnel.plan.meshes import leaders_of, mesh_documents, named_documents
 from meshfit.funnel.plan.plan_rows import plan_row
 from meshfit.funnel.plan.stages import stage_notes
+from meshfit.funnel.plan.ties import find_ties, recommended_document
 from meshfit.funnel.space.calibration_document import calibration_document
 from meshfit.funnel.space.curves import curves_notes
 from meshfit.funnel.space.estimating import stand_in_note
@@ -25,6 +26,9 @@ from meshfit.report.documents import (
 def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
     """The best ``top`` candidates, the size of the space, and what each tier took."""
     shown = [int(index) for index in plan.order[:top]]
+    leaders = leaders_of(plan)
+    ties = find_ties(plan, leaders, shown=top)
+    tied = ties.rows if ties is not None else ()
     inert = inert_notes(plan.job, [plan.layout(index) for index in shown])
     document = PlanDocument(
         schema_version=SCHEMA_VERSION,
@@ -40,9 +44,10 @@ def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:
             *stage_notes(plan, shown),
             *inert,
         ],
-        candidates=[plan_row(plan, index) for index in shown],
+        candidates=[plan_row(plan, index, tied=index in tied) for index in shown],
     )
-    document["meshes"] = mesh_documents(plan)
+    document["recommended"] = None if ties is None else recommended_document(plan, ties)
+    document["meshes"] = mesh_documents(plan, leaders, tied)
     document["named"] = named_documents(plan)
     document["asked"] = asked_documents(plan)
     document["too_large"] = too_large_documents(plan)

@@ -14,15 +14,19 @@ from meshfit.report.documents import (
 )
 
 
-def plan_row(plan: Plan, index: int, estimates: Estimates | None = None) -> PlanCandidateDocument:
-    """Row ``index`` of the plan, by the plan's estimates or by those given."""
-    return row_of(
+def plan_row(
+    plan: Plan, index: int, estimates: Estimates | None = None, *, tied: bool = False
+) -> PlanCandidateDocument:
+    """Row ``index`` of the plan, by the plan's estimates or by those given; ``tied`` with the fastest."""
+    row = row_of(
         plan.job,
         plan.layout(index),
         estimates or plan.estimates,
         index,
         verdict=plan.verdict(index),
     )
+    row["tied"] = tied
+    return row
 
 
 def row_of(
