@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import meshfit.cli.model as command
 from meshfit.cli import verify
 from meshfit.cli.model import model
-from meshfit.errors import InputError, RunError
+from meshfit.errors import InputError, NotInstalledError, RunError
 from meshfit.workload.parts import PARTS
 
 app = typer.Typer()
@@ -78,7 +78,7 @@ def test_counts_that_differ_are_an_error_of_the_run(monkeypatch):
 
 def test_verify_without_transformers_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(verify, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"torch and transformers cannot be imported; pip install"):
+    with pytest.raises(NotInstalledError, match=r"torch and transformers cannot be imported; pip install"):
         verify.built_counts({})
 
 

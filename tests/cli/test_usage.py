@@ -1,9 +1,13 @@
 """A command line that cannot be read is one line on stderr, with what would work."""
 
 import json
+import math
 
 import pytest
 
+from meshfit.cli.serve_simulate import at_rate
+from meshfit.errors import InputError
+from meshfit.serve.traffic import LengthSpec, TrafficSpec
 from meshfit.workload.parts import PARTS
 
 
@@ -44,6 +48,31 @@ def test_numbers_out_of_range_are_refused_in_the_words_of_files(said, arguments,
     *_, option, value = arguments.split()
     expected = f"{option}: '{value}' is not allowed; expected greater than or equal to {least}"
     assert (code, message) == (2, f"error: {expected}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("probe --ranks 2 --budget 0s", "--budget '0s' must be greater than 0"),
+        ("probe --ranks 2 --largest 0", "--largest '0' must be greater than 0"),
+        ("probe --ranks 2 --storage no/such", "--storage no/such is no folder that is there"),
+        ("plan job --calibration .", "--calibration . is a folder; give the file in it"),
+        (
+            "catalogue nodes qqq",
+            "unknown node type 'qqq'; `meshfit catalogue nodes` lists the known ones",
+        ),
+    ],
+)
+def test_values_that_would_measure_or_read_nothing_are_refused(said, arguments, message):
+    assert said(*arguments.split()) == (2, "", f"error: {message}\n")
+
+
+def test_a_rate_is_a_number_greater_than_0():
+    lengths = LengthSpec(median_tokens=8, p99_tokens=8)
+    traffic = TrafficSpec(rate_per_s=1.0, prompt=lengths, output=lengths)
+    for rate in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(InputError, match=r"--rate .* must be a number greater than 0"):
+            at_rate(traffic, rate)
 
 
 def test_a_choice_names_all_that_there_are(said):

@@ -80,7 +80,10 @@ def calibration_asked(file: str | None, without: bool, *, remembers: bool = Fals
         raise InputError("--calibration FILE and --no-calibration exclude each other; give one")
     if without or file is None or file == NO_CALIBRATION:
         return NO_CALIBRATION if without else file
-    if not is_file(Path(file).expanduser()):
+    path = Path(file).expanduser()
+    if path.is_dir():
+        raise InputError(f"--calibration {file} is a folder; give the file in it")
+    if not is_file(path):
         if not remembers:
             raise InputError(
                 f"--calibration {file} is not there; `meshfit fit` and `run` write such a file, and "

@@ -13,12 +13,13 @@ from meshfit.cluster.topology import Topology
 from meshfit.compare.fabric import broken_links, uneven_hosts
 from meshfit.errors import InputError
 from meshfit.funnel.space.curves import curves_of_logs
+from meshfit.job.budget import positive_duration
 from meshfit.lab.hosts import launch_hosts
 from meshfit.launch.probe import launch_probe
 from meshfit.record.files import write_json_atomically
 from meshfit.record.probe import ProbeRecord, ProbeRequest, default_curves_path
 from meshfit.report.probe import probe_document, probe_view
-from meshfit.units import parse_bytes, parse_duration
+from meshfit.units import parse_bytes
 
 BROKEN = 1
 STARTING_S = 120.0
@@ -107,7 +108,12 @@ def _measured(
         raise InputError(f"device {device} cannot be probed; meshfit runs on cpu and cuda")
     if topology.num_accelerators == 1 and device == "cpu":
         raise InputError("one CPU rank has nobody to send to; --ranks 2 takes two CPU ranks")
-    budget_s = parse_duration(budget)
+    budget_s = positive_duration(budget, "--budget")
+    largest_bytes = parse_bytes(largest)
+    if largest_bytes < 1:
+        raise InputError(f"--largest {largest!r} must be greater than 0")
+    if storage is not None and not storage.is_dir():
+        raise InputError(f"--storage {storage} is no folder that is there")
     request = ProbeRequest(
         accelerator=topology.accelerator.name,
         device_type="cuda" if device == "cuda" else "cpu",
@@ -117,7 +123,7 @@ def _measured(
         hosts=tuple(map(topology.host_of, range(topology.num_accelerators)))
         if topology.hosts
         else (),
-        largest_bytes=parse_bytes(largest),
+        largest_bytes=largest_bytes,
         budget_s=budget_s,
         storage=None if storage is None else str(storage.resolve()),
     )

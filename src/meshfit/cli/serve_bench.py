@@ -61,7 +61,6 @@ def bench(
     rate: Annotated[
         float | None,
         typer.Option(
-            min=1e-9,
             metavar="RATE",
             help="Requests a second, in place of the job's.",
             show_default=False,

@@ -1,5 +1,6 @@
 """``meshfit serve simulate``."""
 
+import math
 from dataclasses import replace
 from typing import Annotated
 
@@ -32,7 +33,6 @@ def simulate(
     rate: Annotated[
         float | None,
         typer.Option(
-            min=1e-9,
             metavar="RATE",
             help="Requests a second, in place of the job's.",
             show_default=False,
@@ -101,10 +101,12 @@ def at_rate(traffic: TrafficSpec, rate: float | None) -> TrafficSpec:
     """The traffic at another rate, where one is given.
 
     Raises:
-        InputError: it has no rate.
+        InputError: it has no rate, or another one is no rate.
     """
     if rate is None:
         return traffic
+    if not 0 < rate < math.inf:
+        raise InputError(f"--rate {rate:g} must be a number greater than 0")
     if traffic.rate_per_s is None:
         raise InputError(
             "--rate changes the rate of an open loop; the job has a trace or concurrency"

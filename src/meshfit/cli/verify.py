@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from meshfit.errors import InputError, RunError
+from meshfit.errors import InputError, NotInstalledError, RunError
 
 TIMEOUT_S = 300
 
@@ -16,12 +16,13 @@ def built_counts(config: Mapping[str, Any]) -> dict[str, Any]:
     """``class``, ``version``, ``total`` and ``by_part`` of the model that transformers builds.
 
     Raises:
-        InputError: torch or transformers is not installed, or transformers cannot build it.
+        InputError: transformers cannot build it.
+        NotInstalledError: torch or transformers is not installed.
         RunError: the process died or took too long.
     """
     missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if missing:
-        raise InputError(
+        raise NotInstalledError(
             f"--verify builds the model, but {' and '.join(missing)} cannot be imported;"
             " pip install 'meshfit[run]'"
         )

@@ -81,7 +81,8 @@ def _find(name: str, entries: tuple[Entry, ...], what: str) -> Entry:
         return found
     known = [spelling for entry in entries for spelling in entry.spellings]
     nearest = nearest_name(name, known)
-    hint = f"did you mean {nearest}?" if nearest else "`meshfit catalogue` lists the known ones"
+    command = f"meshfit catalogue {'nodes' if what == 'node type' else 'accelerators'}"
+    hint = f"did you mean {nearest}?" if nearest else f"`{command}` lists the known ones"
     raise InputError(f"unknown {what} {name!r}; {hint}")
 
 

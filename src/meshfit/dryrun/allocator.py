@@ -14,7 +14,7 @@ to powers of two, graphs, and garbage collection.
 import bisect
 from dataclasses import dataclass, field
 
-KIB, MIB = 2**10, 2**20
+MIB = 2**20
 SMALLEST_BLOCK_BYTES = 512
 SMALL_REQUEST_BYTES = 1 * MIB
 SMALL_SEGMENT_BYTES = 2 * MIB

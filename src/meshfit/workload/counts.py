@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from meshfit.errors import InputError
-from meshfit.workload.blocks.block import ELEMENT_BYTES, Block, CacheKind
+from meshfit.workload.blocks.block import Block, CacheKind
 from meshfit.workload.blocks.tensor import Tensor, linear, lookup, norm
-from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
+from meshfit.workload.model import LayerSpec, ModelSpec
 from meshfit.workload.parts import PARTS, part_of
 from meshfit.workload.training import OPTIMIZER_MOMENTS, OptimizerName, PrecisionSpec
-
-KV_CACHE_ELEMENT_BYTES = ELEMENT_BYTES
-"""Of a 16-bit cache."""
 
 TOWER = "vision_or_other_tower"
 
@@ -70,16 +67,6 @@ def split_of(tensors: Iterable[Tensor]) -> ParameterSplit:
         else:
             sharded += tensor.elements
     return ParameterSplit(sharded=sharded, replicated=replicated)
-
-
-def attention_parameters(hidden_size: int, attention: AttentionSpec) -> ParameterSplit:
-    """Parameters of one attention block."""
-    return split_of(attention.tensors(hidden_size))
-
-
-def mlp_parameters(hidden_size: int, mlp: MlpSpec) -> ParameterSplit:
-    """Parameters of one MLP."""
-    return split_of(mlp.tensors(hidden_size))
 
 
 def norm_parameters(model: ModelSpec) -> int:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from meshfit.cli.main import app
 from meshfit.compare.candidate import measured_candidate
-from meshfit.errors import InputError
+from meshfit.errors import InputError, NotInstalledError
 from meshfit.job.read import read_job
 from meshfit.mesh.spec import make_layout
 from meshfit.record.store import RecordStore
@@ -126,7 +126,6 @@ def test_a_run_past_its_deadline_is_ended_and_what_it_logged_is_kept(in_engine):
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"version": ""}, "accelerate is not installed in the environment of .*--engine-python"),
         ({"layout": "dp_shard=2"}, "FSDP on accelerators alone.*use dp_replicate"),
         ({"engine": "torchtitan"}, "torchtitan 0.3 trains on GPUs alone"),
         ({"engine": "megatron"}, "megatron is not started from here"),
@@ -138,6 +137,15 @@ def test_a_run_past_its_deadline_is_ended_and_what_it_logged_is_kept(in_engine):
 def test_what_cannot_run_is_refused_before_anything_starts(in_engine, tmp_path, how, words):
     with pytest.raises(InputError, match=words):
         in_engine(**how)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_engine_that_is_not_installed_is_no_mistake_in_the_job(in_engine, tmp_path):
+    with pytest.raises(
+        NotInstalledError,
+        match=r"accelerate is not installed in the environment of .*--engine-python",
+    ):
+        in_engine(version="")
     assert not (tmp_path / "out").exists()
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from meshfit.errors import InputError, RunError
+from meshfit.errors import InputError, NotInstalledError, RunError
 from meshfit.serve.bench.tools import ToolRun, read_guidellm, read_vllm, run_tool, tool_command
 from meshfit.serve.servers.running import RunningServer
 from meshfit.serve.traffic import LengthSpec, TrafficSpec
@@ -60,7 +60,7 @@ def test_tools_are_not_driven_with_traces_or_closed_loops(name):
 
 def test_a_tool_that_is_not_installed_is_said_to_be_unneeded(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(InputError, match="guidellm is not installed here; --client own"):
+    with pytest.raises(NotInstalledError, match="guidellm is not installed here; --client own"):
         run_tool("guidellm", RUN, timeout_s=1)
 
 

@@ -30,16 +30,6 @@ def compute_nics(host: HostFacts) -> tuple[NicFacts, ...]:
     return tuple(nic for nic in host.nics or () if nic.label in used or not used)
 
 
-def has_card_each(host: HostFacts) -> bool:
-    """Whether every GPU has cards of its own behind a PCIe switch, as rails need."""
-    nearest = nearest_nics(host)
-    if not host.gpus or len(nearest) < len(host.gpus):
-        return False
-    owned = [nic.label for _, nics in nearest.values() for nic in nics]
-    is_near = all(kind in ("PIX", "PXB") for kind, _ in nearest.values())
-    return is_near and len(owned) == len(set(owned))
-
-
 def far_card_notes(host: HostFacts) -> list[str]:
     """GPUs without a card under their own PCIe root: what they send goes through the processor."""
     by_kind: dict[PathKind, list[str]] = {}

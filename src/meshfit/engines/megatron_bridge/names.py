@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from meshfit.engines.megatron.fields import argument_of, field_of
+from meshfit.engines.megatron.fields import field_of
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.options import option_table
 
@@ -21,11 +21,6 @@ def key_of(argument: str) -> str:
     known = option_table("megatron_bridge").values
     keys = (f"{section}.{field}" for section in _SECTIONS)
     return next((key for key in keys if key in known), argument)
-
-
-def argument_for(key: str) -> str:
-    """The argument that says what ``section.field`` says."""
-    return argument_of(key.rpartition(".")[2])
 
 
 def option_names() -> Mapping[str, str]:

@@ -7,7 +7,7 @@ import time
 from importlib.util import find_spec
 from typing import Any
 
-from meshfit.errors import InputError, RunError
+from meshfit.errors import InputError, NotInstalledError, RunError
 from meshfit.funnel.check.checking import require_legal
 from meshfit.job.spec import Job
 from meshfit.mesh.groups import coordinates, ranks_by_place
@@ -23,8 +23,8 @@ def dry_run_document(
     """What ``dryrun --json`` prints: memory, collectives and FLOPs of one optimizer step of ``rank``.
 
     Raises:
-        InputError: the layout is not legal, the runner cannot run it, there is no such rank, or
-            torch or transformers is not installed.
+        InputError: the layout is not legal, the runner cannot run it, or there is no such rank.
+        NotInstalledError: torch or transformers is not installed.
         RunError: the process died or took too long.
     """
     require_legal(job, layout)
@@ -63,7 +63,7 @@ def dry_run_document(
 def _in_own_process(request: DryRunRequest) -> dict[str, Any]:
     missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if missing:
-        raise InputError(
+        raise NotInstalledError(
             f"a dry run builds the model, but {' and '.join(missing)} cannot be imported;"
             " pip install 'meshfit[run]'"
         )

@@ -15,7 +15,7 @@ from meshfit.breakdown import MemoryBreakdown
 from meshfit.engines.handover import Handover
 from meshfit.engines.logs.read import read_log
 from meshfit.engines.starts import NOT_STARTED, STARTS, EngineStart
-from meshfit.errors import InputError, nearest_name
+from meshfit.errors import InputError, NotInstalledError, nearest_name
 from meshfit.funnel.check.checking import require_legal
 from meshfit.funnel.check.logged import compared_document, facts_of_job
 from meshfit.funnel.sweep.folder import RunFolder
@@ -74,8 +74,9 @@ def run_in_engine(job: Job, *, python: Path, out: Path | None, console: Console)
         python: of the environment that the engine is installed in.
 
     Raises:
-        InputError: the job names no layout, an illegal one, or another cluster than this machine; the
-            engine is not installed in that environment, or cannot run the layout on these ranks.
+        InputError: the job names no layout, an illegal one, or another cluster than this machine; or
+            the engine cannot run the layout on these ranks.
+        NotInstalledError: the engine is not installed in that environment.
         RunError: a process of it cannot be ended.
     """
     layout = job.layout
@@ -145,7 +146,8 @@ def installed_version(engine: str, python: Path) -> str:
     """Version of the engine's package in the environment of ``python``.
 
     Raises:
-        InputError: no such Python, or the engine is not installed there.
+        InputError: no such Python.
+        NotInstalledError: the engine is not installed there.
     """
     ask = f"import importlib.metadata as m; print(m.version({engine!r}))"
     try:
@@ -159,7 +161,7 @@ def installed_version(engine: str, python: Path) -> str:
     except OSError as error:
         raise InputError(f"{python} cannot be run: {error.strerror}") from None
     if done.returncode != 0:
-        raise InputError(
+        raise NotInstalledError(
             f"{engine} is not installed in the environment of {python}: pip install {engine} there, or "
             f"name the Python of another one (--engine-python)"
         )

@@ -7,7 +7,7 @@ from typing import Protocol
 from rich.console import Console
 
 from meshfit.engines.native.files import RUNNABLE_MODEL_TYPES
-from meshfit.errors import InputError
+from meshfit.errors import InputError, NotInstalledError
 from meshfit.funnel.sweep.folder import RunFolder
 from meshfit.funnel.sweep.progress import Progress
 from meshfit.funnel.sweep.sweep import SweepEnd, run_sweep
@@ -95,11 +95,11 @@ def require_packages() -> None:
     """That what ranks import is installed here.
 
     Raises:
-        InputError: it is not.
+        NotInstalledError: it is not.
     """
     missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
     if missing:
-        raise InputError(f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'")
+        raise NotInstalledError(f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'")
 
 
 def require_runnable_model(job: Job) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshfit.errors import InputError
+from meshfit.errors import InputError, NotInstalledError
 
 _READY_TIMEOUT_S = 5.0
 
@@ -23,10 +23,10 @@ class Arrival:
 def require_client() -> None:
     """
     Raises:
-        InputError: httpx2 is not installed.
+        NotInstalledError: httpx2 is not.
     """
     if importlib.util.find_spec("httpx2") is None:
-        raise InputError("driving a server needs httpx2: pip install 'meshfit[bench]'")
+        raise NotInstalledError("driving a server needs httpx2: pip install 'meshfit[bench]'")
 
 
 def is_ready(url: str) -> bool:

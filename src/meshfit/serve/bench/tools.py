@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from meshfit.errors import InputError, RunError
+from meshfit.errors import InputError, NotInstalledError, RunError
 from meshfit.record.serving import ServedRequest
 from meshfit.serve.servers.running import RunningServer
 from meshfit.serve.traffic import TrafficSpec
@@ -60,11 +60,12 @@ def run_tool(name: ToolName, run: ToolRun, *, timeout_s: float) -> tuple[ServedR
     """What a tool measured.
 
     Raises:
-        InputError: it is not installed, or cannot drive such traffic.
+        InputError: it cannot drive such traffic.
+        NotInstalledError: it is not installed.
         RunError: it failed, with the end of what it said, or did not end in time.
     """
     if not installed_tool(name):
-        raise InputError(f"{name} is not installed here; --client own needs nothing more")
+        raise NotInstalledError(f"{name} is not installed here; --client own needs nothing more")
     command = tool_command(name, run)
     try:
         done = subprocess.run(
