@@ -78,7 +78,9 @@ def test_counts_that_differ_are_an_error_of_the_run(monkeypatch):
 
 def test_verify_without_transformers_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(verify, "find_spec", lambda name: None)
-    with pytest.raises(NotInstalledError, match=r"torch and transformers cannot be imported; pip install"):
+    with pytest.raises(
+        NotInstalledError, match=r"torch and transformers cannot be imported; pip install"
+    ):
         verify.built_counts({})
 
 

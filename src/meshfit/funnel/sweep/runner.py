@@ -99,7 +99,9 @@ def require_packages() -> None:
     """
     missing = [m for m in ("torch", "transformers") if importlib.util.find_spec(m) is None]
     if missing:
-        raise NotInstalledError(f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'")
+        raise NotInstalledError(
+            f"real runs need {' and '.join(missing)}: pip install 'meshfit[run]'"
+        )
 
 
 def require_runnable_model(job: Job) -> None:
