@@ -64,3 +64,12 @@ def test_an_engine_batches_by_the_device():
 def test_an_engine_that_trains_does_not_serve():
     with pytest.raises(InputError, match="torchtitan trains and does not serve; vllm, sglang"):
         serving_budget(engine_profile("torchtitan"), accelerator("H100"))
+
+
+def test_a_step_holds_a_token_of_each_sequence_where_the_engine_asks_for_it():
+    profile, h100 = engine_profile("vllm"), accelerator("H100")
+    assert serving_budget(profile, h100, step_tokens=128).max_sequences == 128
+    with pytest.raises(InputError, match=r"vllm: a step of 128 tokens .* max_sequences up to 128"):
+        serving_budget(profile, h100, step_tokens=128, max_sequences=129)
+    sglang = serving_budget(engine_profile("sglang"), h100, step_tokens=128)
+    assert sglang.max_sequences == serving_budget(engine_profile("sglang"), h100).max_sequences

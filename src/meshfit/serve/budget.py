@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from meshfit.cluster.topology import AcceleratorSpec
 from meshfit.errors import InputError
+from meshfit.mesh.rules import violations
 from meshfit.profile import BatchDefaults, EngineProfile, MemoryPolicy, ServingOptions
 
 MOST_OF_DEVICE = 0.95
@@ -49,18 +50,28 @@ def serving_budget(
         has_graphs: whether steps are captured as graphs, which take memory.
 
     Raises:
-        InputError: the engine does not serve.
+        InputError: the engine does not serve, or not so many sequences in such a step.
     """
     options = serving_options(profile)
     batch = _batch_defaults(options, accelerator)
+    tokens = step_tokens or batch.max_batched_tokens
+    sequences = max_sequences or batch.max_sequences
+    broken = violations({"step_tokens": tokens, "max_sequences": sequences}, profile)
+    if broken and max_sequences is not None:
+        raise InputError(
+            f"{profile.name}: {broken[0].message}; give max_batched_tokens of {sequences} or more, or "
+            f"max_sequences up to {tokens}"
+        )
     return ServingBudget(
         memory_policy=options.memory_policy,
         memory_fraction=memory_fraction or options.memory_fraction,
         cache_element_bytes=cache_element_bytes,
         page_tokens=options.page_tokens,
         frees_behind_window=options.frees_behind_window,
-        step_tokens=step_tokens or batch.max_batched_tokens,
-        max_sequences=max_sequences or batch.max_sequences,
+        step_tokens=tokens,
+        max_sequences=min(sequences, tokens)
+        if broken
+        else sequences,  # as the engine lowers its own
         graph_bytes=options.graph_bytes if has_graphs else 0,
     )
 
