@@ -46,7 +46,7 @@ def test_a_layout_of_a_serving_job_is_a_command_of_its_engine(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("changes", "options", "said"),
     [
-        ({}, {"layout": "tp=3"}, "is not legal:\n  attention_heads_divisible"),
+        ({}, {"layout": "tp=3"}, "does not serve tp=3:\n  attention_heads_divisible"),
         ({"layout: {tp: 2}": ""}, {}, "no layout of one pool"),
         ({"weights: fp8": "weights: bf16"}, {"layout": "tp=1"}, "does not fit"),
         ({}, {"rank_order": "tp,dp"}, "--rank-order is for engines that train"),

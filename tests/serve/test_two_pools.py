@@ -111,11 +111,11 @@ def test_the_closed_form_agrees_with_requests_one_by_one(job, pair):
 @pytest.mark.parametrize(
     ("layout", "message"),
     [
-        (ServingLayout(tp=3), "vllm does not serve tp=3: "),
-        (ServingLayout(tp=2, ep=2), "vllm does not serve tp=2,ep=2: "),
+        (ServingLayout(tp=3), "vllm does not serve tp=3:\n"),
+        (ServingLayout(tp=2, ep=2), "vllm does not serve tp=2,ep=2:\n"),
         (
             DisaggregatedLayout(prefill=ServingLayout(), decode=ServingLayout(tp=3)),
-            "vllm does not serve tp=3: ",
+            "vllm does not serve tp=3:\n",
         ),
     ],
 )

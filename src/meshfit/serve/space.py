@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meshfit.cluster.topology import Topology
+from meshfit.errors import InputError
 from meshfit.mesh.facts import facts_of
 from meshfit.mesh.generate import divisors
 from meshfit.mesh.rule import Violation
@@ -58,6 +59,19 @@ def layout_violations(
         [one for one in violations(dense, profile) if one.module not in _EXPERT_MODULES]
         + [one for one in violations(stage, profile) if one.module in _EXPERT_MODULES]
     )
+
+
+def require_legal(
+    model: ModelSpec, layout: ServingLayout, profile: EngineProfile, topology: Topology
+) -> None:
+    """
+    Raises:
+        InputError: the engine refuses the layout; every rule that it breaks is named.
+    """
+    broken = layout_violations(layout, facts_of(model=model), profile, topology)
+    if broken:
+        listed = "\n".join(f"  {one.rule}: {one.message}" for one in broken)
+        raise InputError(f"{profile.name} does not serve {layout.label}:\n{listed}")
 
 
 def layout_facts(layout: ServingLayout, topology: Topology) -> dict[str, Any]:

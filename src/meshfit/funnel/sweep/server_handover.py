@@ -11,14 +11,12 @@ from meshfit.engines.exports import SERVER_EXPORTS
 from meshfit.engines.server_handover import ServerHandover
 from meshfit.errors import InputError
 from meshfit.funnel.sweep.handover import write_files
-from meshfit.mesh.facts import facts_of
-from meshfit.profile import EngineProfile
 from meshfit.serve.clusters import topology_for
 from meshfit.serve.job import ServingJob
 from meshfit.serve.layout import ServingLayout
 from meshfit.serve.memory import ReplicaMemory, replica_memory
 from meshfit.serve.setting import whole_length
-from meshfit.serve.space import layout_violations
+from meshfit.serve.space import require_legal
 from meshfit.units import format_bytes
 from meshfit.workload.models import repository_of
 
@@ -39,7 +37,7 @@ def export_server(
             "no layout of one pool to export: give `layout:` in the job or --layout replicas=2,tp=4"
         )
     profile, topology = engine_profile(engine), topology_for(job, layout)
-    _require_legal(job, layout, profile, topology)
+    require_legal(job.model, layout, profile, topology)
     memory = replica_memory(
         job.model,
         layout,
@@ -68,15 +66,6 @@ def export_server(
     files = SERVER_EXPORTS[engine](given)
     around = jobs_around(given.host_script(topology.accelerator), jobs)
     return write_files(files | around, folder)
-
-
-def _require_legal(
-    job: ServingJob, layout: ServingLayout, profile: EngineProfile, topology: Topology
-) -> None:
-    broken = layout_violations(layout, facts_of(model=job.model), profile, topology)
-    if broken:
-        listed = "\n".join(f"  {one.rule}: {one.message}" for one in broken)
-        raise InputError(f"layout {layout.label} is not legal:\n{listed}")
 
 
 def _longest(job: ServingJob, memory: ReplicaMemory) -> int | None:

@@ -25,6 +25,7 @@ from meshfit.serve.simulate.pools import Pool
 from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.simulation import Simulation, simulate
 from meshfit.serve.simulate.step_table import StepTable
+from meshfit.serve.space import require_legal
 
 _VLLM_SEQUENCES, _VLLM_STEP_TOKENS, _VLLM_BLOCKS, _VLLM_BLOCK_TOKENS = 64, 2048, 2048, 32
 """Of a vLLM that is started here where the job does not say: small, for the memory of a host."""
@@ -81,14 +82,17 @@ def server_scheduler(kind: ServerKind, job: ServingJob, layout: ServingLayout) -
     )
 
 
-def launchable(layout: Deployment) -> ServingLayout:
-    """The layout, where it is of one pool.
+def launchable(job: ServingJob, layout: Deployment, kind: ServerKind) -> ServingLayout:
+    """The layout, where servers of the kind can be started for it.
 
     Raises:
-        InputError: it has two.
+        InputError: it has two pools, or the engine refuses it.
     """
     if not isinstance(layout, ServingLayout):
         raise InputError(f"{layout.label}: servers are started here for one pool, not for two")
+    if kind != "transformers":  # whose command says what it lacks
+        profile = engine_profile("vllm" if kind == "vllm-cpu" else kind)
+        require_legal(job.model, layout, profile, topology_for(job, layout))
     return layout
 
 
@@ -132,7 +136,7 @@ def bench_launched(
     """
     if job.layout is None:
         raise InputError("no layout to start: give `layout:` in the job or --layout replicas=2")
-    layout = launchable(job.layout)
+    layout = launchable(job, job.layout, kind)
     with launched(job, layout, kind, folder, weights_folder(job, folder)) as servers:
         return bench_running(job, layout, kind, servers, folder, client=client)
 

@@ -72,7 +72,7 @@ def serving_fit(job: ServingJob, kind: ServerKind, folder: Path, *, say: Say) ->
         InputError: no layouts, one that is never legal here, or ``folder`` is in use.
         RunError: the baseline did not run, without which no output can be compared.
     """
-    layouts = _layouts(job)
+    layouts = _layouts(job, kind)
     plan_hash = _plan_hash(job, kind, layouts)
     with folder_lock(folder):
         fit = _Fit(job=job, kind=kind, folder=folder, plan_hash=plan_hash)
@@ -186,14 +186,14 @@ def baseline_layout(job: ServingJob, kind: ServerKind) -> ServingLayout:
     )
 
 
-def _layouts(job: ServingJob) -> list[ServingLayout]:
+def _layouts(job: ServingJob, kind: ServerKind) -> list[ServingLayout]:
     asked = job.layouts or ((job.layout,) if job.layout is not None else ())
     if not asked:
         raise InputError(
             "no layouts to run: write `layouts: [{replicas: 1}, {replicas: 2}]` in the job; "
             "`meshfit serve plan` ranks them"
         )
-    return [launchable(layout) for layout in dict.fromkeys(asked)]
+    return [launchable(job, layout, kind) for layout in dict.fromkeys(asked)]
 
 
 def _rows(folder: Path, plan_hash: str) -> list[ServingRow]:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError, NothingFitsError
-from meshfit.mesh.facts import facts_of
 from meshfit.profile import EngineProfile
 from meshfit.serve.budget import serving_options
 from meshfit.serve.job import ServingJob
@@ -14,7 +13,7 @@ from meshfit.serve.simulate.arrivals import Draw
 from meshfit.serve.simulate.pools import Pool, Pools, TwoPools
 from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.step_table import StepTable
-from meshfit.serve.space import layout_violations
+from meshfit.serve.space import require_legal
 from meshfit.units import format_bytes
 
 
@@ -69,8 +68,7 @@ def _replica(
     settings: PoolSettings,
 ) -> ServedReplica:
     """One that the engine accepts and that fits."""
-    if broken := layout_violations(layout, facts_of(model=job.model), profile, topology):
-        raise InputError(f"{profile.name} does not serve {layout.label}: {broken[0].message}")
+    require_legal(job.model, layout, profile, topology)
     found = served_replica(
         job.model,
         layout,
