@@ -38,7 +38,8 @@ def test_counted_hosts_are_in_the_order_of_their_names_as_text() -> None:
     [
         ({"hosts": 1}, "a lab of 1 hosts; write 2 to 64"),
         ({"hosts": 1000}, "write 2 to 64"),
-        ({"hosts": ["a", "A b"]}, "is no host name"),
+        ({"hosts": ["a", "A_b"]}, "is no host name"),
+        ({"hosts": ["a", "A b"]}, "is not a host list"),
         ({"hosts": ["a", "localhost"]}, "is no host name"),
         ({"hosts": ["a", "-b"]}, "is no host name"),
         ({"between": "0 Mb/s"}, "must be greater than 0"),
