@@ -1,15 +1,13 @@
 """What ``meshfit catalogue`` lists and shows."""
 
-import io
 import json
 
 import pytest
 import typer
-from rich.console import Console
-from typer.testing import CliRunner
 
 from meshfit.cli import catalogue
 from meshfit.engines.abilities import export_names
+from tests.cli.one_command import printing, run
 
 
 @pytest.fixture(scope="module")
@@ -19,21 +17,9 @@ def app():
     return app
 
 
-def run(app, *arguments):
-    return CliRunner().invoke(app, arguments)
-
-
 @pytest.fixture
 def printed(app, monkeypatch):
-    """What is printed for a person, on a terminal of 120 columns."""
-
-    def show(*arguments):
-        console = Console(file=io.StringIO(), width=120)
-        monkeypatch.setattr(catalogue, "stdout", console)
-        run(app, *arguments)
-        return console.file.getvalue()
-
-    return show
+    return printing(app, catalogue, monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
-import io
 import json
 
 import pytest
 import typer
-from rich.console import Console
-from typer.testing import CliRunner
 
 from meshfit.cli import topo
 from meshfit.errors import InputError
+from tests.cli.one_command import printing, run
 from tests.cluster.discover import outputs
 from tests.funnel.small_job import write_job
 
@@ -20,21 +18,9 @@ def app():
     return app
 
 
-def run(app, *arguments):
-    return CliRunner().invoke(app, arguments)
-
-
 @pytest.fixture
 def printed(app, monkeypatch):
-    """What a command prints for a person, on a terminal of 120 columns."""
-
-    def show(*arguments):
-        console = Console(file=io.StringIO(), width=120)
-        monkeypatch.setattr(topo, "stdout", console)
-        run(app, *arguments)
-        return console.file.getvalue()
-
-    return show
+    return printing(app, topo, monkeypatch)
 
 
 def test_a_topology_is_one_json_document(app):

@@ -1,46 +1,28 @@
 """The dry run's memory is that of a real step, to the byte."""
 
 import json
-import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from meshfit.workload.counts import training_flops_per_token
 from meshfit.workload.families import read_family
 from tests.dryrun.layouts import COMPARED, LAST_RANK, NAMES, is_copied_by_gloo, ranks_compared
+from tests.ranks import run_module
 from tests.run.layouts import CONFIGS, GLOBAL_BATCH_SIZE, NUM_RANKS, SEQUENCE_LENGTH, Case
 
 pytestmark = [pytest.mark.dist, pytest.mark.heavy]
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300
 ALLOCATOR_TOLERANCE = 0.03
-
-
-def run(command: list[str]) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict]:
     """Rank -> case -> what a real run found."""
     folder = tmp_path_factory.mktemp("real")
-    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={NUM_RANKS}"]
-    run([*torchrun, "-m", "tests.dryrun.real_session", str(folder)])
+    run_module("tests.dryrun.real_session", str(folder), ranks=NUM_RANKS, timeout_s=TIMEOUT_S)
     return {r: json.loads((folder / f"{r}.json").read_text()) for r in range(NUM_RANKS)}
 
 
@@ -49,11 +31,15 @@ def fake() -> dict[int, dict]:
     """Rank -> case -> what a dry run found."""
     ranks = (0, LAST_RANK)
     with ThreadPoolExecutor() as pool:
-        outputs = pool.map(lambda rank: run(["tests.dryrun.fake_session", str(rank)]), ranks)
+        sessions = pool.map(_fake_session, ranks)
         return {
-            rank: json.loads(output.splitlines()[-1])
-            for rank, output in zip(ranks, outputs, strict=True)
+            rank: json.loads(done.stdout.splitlines()[-1])
+            for rank, done in zip(ranks, sessions, strict=True)
         }
+
+
+def _fake_session(rank: int) -> subprocess.CompletedProcess[str]:
+    return run_module("tests.dryrun.fake_session", str(rank), timeout_s=TIMEOUT_S)
 
 
 PAIRS = [(case, rank) for case in COMPARED for rank in ranks_compared(case)]

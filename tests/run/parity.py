@@ -1,13 +1,11 @@
 """One torchrun session of many layouts, and what must hold of each of them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.ranks import run_module
 from tests.run.layouts import JUDGED_STEPS, Case
 from tests.run.sessions import SESSIONS
 
@@ -22,16 +20,13 @@ that differs can round the other way there."""
 
 def run_session(folder: Path, which: str) -> Path:
     """Runs all cases of that kind; ``folder``, where they leave what they found."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    session = ["-m", "tests.run.parity_session", str(folder), which]
-    done = subprocess.run(
-        [*torchrun, f"--nproc-per-node={SESSIONS[which].num_ranks}", *session],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SESSION_TIMEOUT_S,
-        check=False,
+    done = run_module(
+        "tests.run.parity_session",
+        str(folder),
+        which,
+        ranks=SESSIONS[which].num_ranks,
+        timeout_s=SESSION_TIMEOUT_S,
+        check=False,  # what each case found says more
     )
     (folder / "output.txt").write_text(done.stdout + done.stderr)
     return folder

@@ -2,9 +2,6 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +16,7 @@ from meshfit.record.files import RESULT_NAME, read_document, write_json_atomical
 from meshfit.record.heartbeat import FINISHED_PHASE, read_heartbeats
 from meshfit.record.schema import CheckpointRequest, RunRequest, RunResult
 from meshfit.workload.training import PRECISIONS, DataSpec, TrainingSpec
+from tests.ranks import run_module
 from tests.run.layouts import CONFIGS
 
 pytestmark = pytest.mark.dist
@@ -41,19 +39,12 @@ def run_all(runs: Sequence[Run], folder: Path) -> None:
         (folder / run.name).mkdir()
         write_json_atomically(folder / run.name / "request.json", run.request)
         (folder / run.name / "variables.json").write_text(json.dumps(run.variables))
-    session = ["-m", "tests.run.worker_session", *(str(folder / run.name) for run in runs)]
-    ranks = runs[0].request.layout.world_size
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    done = subprocess.run(
-        [sys.executable, *(torchrun if ranks > 1 else []), *session],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    done = run_module(
+        "tests.run.worker_session",
+        *(str(folder / run.name) for run in runs),
+        ranks=runs[0].request.layout.world_size,
+        timeout_s=240,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
     (folder / f"{runs[0].name}.txt").write_text(done.stdout + done.stderr)
 
 

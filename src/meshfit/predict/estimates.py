@@ -28,6 +28,9 @@ from meshfit.predict.time.spread import (
 )
 from meshfit.predict.time.terms import EXPOSED_TERMS, OWN_TERMS, TERMS
 
+DRAWS = 400
+"""Of what the terms of a step may err by, for what is said of the difference of two layouts."""
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -104,7 +107,7 @@ class Estimates:
         basis = replace(self.basis, calibration=calibration)
         return with_intervals(fullest, calibration.corrected(plain, TERMS), self.candidates, basis)
 
-    def drawn_steps(self, rows: IntArray, draws: int) -> FloatArray:
+    def drawn_steps(self, rows: IntArray, draws: int = DRAWS) -> FloatArray:
         """Seconds that the steps of some rows may take, beside each other, [rows, draws].
 
         What errs alike in all of them, as a machine that is faster than believed, is left out (see

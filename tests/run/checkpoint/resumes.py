@@ -1,13 +1,11 @@
 """Sessions that save checkpoints under some layouts and resume under others, and what must hold of them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.ranks import run_module
 from tests.run.checkpoint.reshards import SETS, STEPS_BEFORE, Saved
 from tests.run.layouts import Case
 
@@ -24,18 +22,8 @@ def run_sessions(folder: Path, which: str) -> Path:
 
 
 def _run(folder: Path, which: str, ranks: int, *actions: str) -> None:
-    session = ["-m", "tests.run.checkpoint.reshard_session", str(folder), which, *actions]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    done = subprocess.run(
-        [sys.executable, *(torchrun if ranks > 1 else []), *session],
-        cwd=Path(__file__).parents[3],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SESSION_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    session = "tests.run.checkpoint.reshard_session"
+    run_module(session, str(folder), which, *actions, ranks=ranks, timeout_s=SESSION_TIMEOUT_S)
 
 
 def found(session: Path, saved: Saved, case: Case | None = None) -> dict:

@@ -1,13 +1,10 @@
 """Every exchange gives each rank its part of what attention over the whole sequence gives."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.ranks import run_module
 from tests.run.context.attention_cases import CASES, NUM_RANKS, Case
 
 pytestmark = pytest.mark.dist
@@ -20,18 +17,7 @@ TOLERANCE = {"float64": 1e-13, "bfloat16": 1e-2}
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     """Case -> largest relative error of any rank in the output and the three gradients."""
     folder = tmp_path_factory.mktemp("attention")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    session = ["-m", "tests.run.context.attention_session", str(folder)]
-    done = subprocess.run(
-        [*torchrun, f"--nproc-per-node={NUM_RANKS}", *session],
-        cwd=Path(__file__).parents[3],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    run_module("tests.run.context.attention_session", str(folder), ranks=NUM_RANKS, timeout_s=120)
     return json.loads((folder / "found.json").read_text())
 
 

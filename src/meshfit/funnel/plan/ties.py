@@ -22,7 +22,6 @@ from meshfit.report.documents import RecommendedDocument
 
 IntArray = NDArray[np.int64]
 
-_DRAWS = 400
 _LOW_END = 0.1
 """Quantile at which an 80 % interval begins."""
 _SIMPLEST = 1000
@@ -107,6 +106,6 @@ def _by_simplicity(estimates: Estimates) -> IntArray:
 
 def _tied(estimates: Estimates, fastest: int) -> IntArray:
     """Its rows that cannot be told from row ``fastest``."""
-    steps = estimates.drawn_steps(np.arange(len(estimates)), _DRAWS)
+    steps = estimates.drawn_steps(np.arange(len(estimates)))
     low = np.quantile(steps / steps[fastest], _LOW_END, axis=1)
     return np.flatnonzero(low <= 1)

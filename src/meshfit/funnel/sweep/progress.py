@@ -6,9 +6,10 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
+from rich.progress import TaskID
 
+from meshfit.funnel.sweep.bar import launch_bar, slowest_rank
 from meshfit.funnel.sweep.tasks import Task
 from meshfit.record.heartbeat import Heartbeat
 from meshfit.record.schema import Record
@@ -36,15 +37,7 @@ class Progress:
         self._seconds = [row.seconds for row in rows]
         if left < total:
             self._console.print(f"resuming: {left} of {total} launches are left", soft_wrap=True)
-        with Bar(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        ) as bar:
+        with launch_bar(self._console) as bar:
             self._bar = bar
             self._bar_task = bar.add_task("", total=self._total, completed=self._done, left="")
             try:
@@ -61,7 +54,7 @@ class Progress:
         """Called with the last heartbeat of every rank, several times a second."""
         if not beats:
             return
-        slowest = min(beats.values(), key=lambda beat: (beat.step, beat.rank))
+        slowest = slowest_rank(beats)
         step = f" {slowest.step + 1}/{self._steps}" if slowest.phase == "train" else ""
         self._show(f"{self._title}: {slowest.phase}{step}")
 

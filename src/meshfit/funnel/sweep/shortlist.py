@@ -15,8 +15,6 @@ STRATEGIES = ("DDP", "FSDP2", "TP", "PP")
 _LOOKED_AT = 5000
 """Best layouts that are looked through for a strategy or a contender: a large space holds far more of
 one family in a row than could ever be run."""
-_DRAWS = 400
-"""Of what predictions may err by, for what a layout's run is worth."""
 
 
 def shortlist(plan: Plan, length: int, *, besides: LayoutSpec | None = None) -> list[int]:
@@ -63,7 +61,7 @@ def _contenders(plan: Plan, ordered: list[int], chosen: list[int]) -> Iterator[i
     """
     if not ordered:
         return
-    steps = plan.estimates.drawn_steps(np.array(ordered), _DRAWS)
+    steps = plan.estimates.drawn_steps(np.array(ordered))
     steps /= steps.min(axis=0)
     rows = [ordered.index(index) for index in chosen]
     best = steps[rows].min(axis=0, initial=np.inf)

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
+from rich.progress import TaskID
 
+from meshfit.funnel.sweep.bar import launch_bar, slowest_rank
 from meshfit.record.heartbeat import Heartbeat
 from meshfit.units import format_duration
 
@@ -37,15 +38,7 @@ class TrainProgress:
         """Shows one launch, which goes on from ``first_step``, until the block ends."""
         self._first = None
         self._said_s = float("-inf")
-        with Bar(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        ) as bar:
+        with launch_bar(self._console) as bar:
             self._bar = bar
             self._bar_task = bar.add_task(
                 "starting", total=self._steps, completed=first_step, left=""
@@ -56,7 +49,7 @@ class TrainProgress:
         """Called with the last heartbeat of every rank, several times a second."""
         if not beats or self._bar is None:
             return
-        slowest = min(beats.values(), key=lambda beat: (beat.step, beat.rank))
+        slowest = slowest_rank(beats)
         if slowest.phase not in _WITH_STEPS:
             self._bar.update(self._bar_task, description=slowest.phase)
             return
