@@ -4,7 +4,8 @@ import pytest
 
 from meshfit.predict.memory.pytorch import rank_memory
 from meshfit.predict.memory.states import state_bytes
-from meshfit.predict.shape.adapters import base_bytes
+from meshfit.predict.shape.adapters import base_bytes, low_rank_outputs
+from meshfit.workload.blocks.tensor import linear
 from meshfit.workload.counts import total_parameters
 from meshfit.workload.training import PRECISIONS, AdapterSpec, RuntimeSpec
 from tests.predict.builders import group, llama_8b, training
@@ -60,3 +61,19 @@ def test_llama_8b_takes_what_was_printed_for_an_rtx_4090(adapter, printed_gib):
     found = of(adapter, runtime=runtime)
     allocated = rank_memory(found.pipeline.ranks[0], found).allocated[0]
     assert allocated == pytest.approx(printed_gib * 2**30, rel=0.06)
+
+
+def test_what_passes_between_two_factors_is_kept_as_tensor_parallelism_leaves_it():
+    kept = low_rank_outputs(
+        (
+            *linear("self_attn.q_proj", 4096, 1024, split="column"),
+            *linear("self_attn.o_proj", 1024, 4096, split="row"),
+            *linear("mlp.up_proj", 4096, 8192, split="column"),
+        ),
+        AdapterSpec(rank=8, targets=("q_proj", "o_proj")),
+        element_bytes=2,
+    )
+    assert [(one.name, one.bytes_per_token, one.split) for one in kept] == [
+        ("self_attn.q_proj.weight.low_rank", 16, "whole"),
+        ("self_attn.o_proj.weight.low_rank", 16, "sequence"),
+    ]

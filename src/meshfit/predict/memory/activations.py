@@ -16,7 +16,11 @@ from functools import lru_cache
 
 from meshfit.predict.memory.blocks import BlockMemory, block_memory
 from meshfit.predict.memory.blocks.parts import NOTHING, linear_input, norm_tensors
-from meshfit.predict.shape.adapters import frees_last_input, kept_beside_adapters
+from meshfit.predict.shape.adapters import (
+    frees_last_input,
+    kept_beside_adapters,
+    low_rank_outputs,
+)
 from meshfit.predict.shape.layer_basis import FP32_BYTES, LayerBasis
 from meshfit.predict.shape.saved import BytesPerToken, SavedTensor, total
 from meshfit.workload.model import LayerSpec
@@ -73,7 +77,13 @@ def layer_tensors(layer: LayerSpec, basis: LayerBasis) -> tuple[SavedTensor, ...
     """
     blocks = [block_memory(block, basis) for _, block in layer.blocks]
     tensors = _kept(layer, blocks, basis)
-    return tensors if basis.adapter is None else kept_beside_adapters(tensors, basis.adapter)
+    if basis.adapter is None:
+        return tensors
+    linears = (t for _, block in layer.blocks for t in block.tensors(basis.hidden_size))
+    return (
+        *kept_beside_adapters(tensors, basis.adapter),
+        *low_rank_outputs(linears, basis.adapter, basis.compute_bytes),
+    )
 
 
 def _kept(

@@ -62,6 +62,23 @@ def kept_beside_adapters(
     return tuple(tensor for tensor in tensors if _is_kept(tensor, adapter))
 
 
+def low_rank_outputs(
+    tensors: Iterable[Tensor], adapter: AdapterSpec, element_bytes: int
+) -> tuple[SavedTensor, ...]:
+    """What passes between the two factors of each adapter, kept for the gradient of the second: of
+    all tokens on every rank beside a linear that tensor parallelism cuts by columns, of a rank's
+    share of the sequence beside one cut by rows, whose first factor's summands are added up there."""
+    return tuple(
+        SavedTensor(
+            name=f"{tensor.name}.low_rank",
+            bytes_per_token=adapter.rank * element_bytes,
+            split="sequence" if tensor.split == "row" else "whole",
+        )
+        for tensor in tensors
+        if adapter_elements(tensor, adapter)
+    )
+
+
 def frees_last_input(saved: Iterable[SavedTensor], adapter: AdapterSpec) -> bool:
     """Whether the backward of a block, which keeps ``saved``, begins by freeing the input of its last
     linear: where that one has an adapter. (Stacked experts are no linears, and kept as they are.)"""
