@@ -19,7 +19,7 @@ import time
 
 import numpy as np
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.cluster.topology import Level, Topology
 from meshfit.engines.native.profile import NATIVE
 from meshfit.mesh.candidates import COLUMNS, RECOMPUTE, Candidates

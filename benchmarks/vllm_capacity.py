@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.engines import engine_profile
 from meshfit.record.environment import host_environment
 from meshfit.serve.bench.http import is_ready

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from meshfit.cluster.catalog import accelerator_entry, node_type
+from meshfit.cluster.catalogue import accelerator_entry, node_type
 from meshfit.cluster.document import accelerator_document, node_type_document, topology_document
 from meshfit.cluster.files import read_topology
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from meshfit.cli.main import app
-from meshfit.cluster.catalog import (
+from meshfit.cluster.catalogue import (
     accelerator,
     accelerator_entry,
     accelerators,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.cluster.topology import Level, Topology
 from meshfit.engines import engine_profile
 from meshfit.funnel.space.estimating import modelled

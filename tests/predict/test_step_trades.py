@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.cluster.topology import Topology
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.engines.native.profile import NATIVE

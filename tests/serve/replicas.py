@@ -1,6 +1,6 @@
 """Replicas that several tests ask about."""
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.cluster.shorthand import read_shorthand
 from meshfit.engines import engine_profile
 from meshfit.serve.budget import serving_budget

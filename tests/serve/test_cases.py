@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from meshfit.cli.main import app
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.cluster.shorthand import network_level
 from meshfit.cluster.topology import Level, Topology
 from meshfit.engines import engine_profile

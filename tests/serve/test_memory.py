@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.serve.budget import MOST_OF_DEVICE, serving_budget

@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.cluster.shorthand import network_level
 from meshfit.cluster.topology import Level, Topology
 from meshfit.errors import InputError

@@ -8,7 +8,7 @@ import typer
 from rich.console import RenderableType
 
 from meshfit.cli.output import AsJson, print_json, stdout
-from meshfit.cluster.catalog import accelerator_entry, accelerators, node_type, node_types
+from meshfit.cluster.catalogue import accelerator_entry, accelerators, node_type, node_types
 from meshfit.cluster.document import accelerator_document, node_type_document
 from meshfit.engines import engine_profile
 from meshfit.engines.abilities import engine_abilities

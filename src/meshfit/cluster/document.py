@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from meshfit.cluster.catalog import accelerator_entry
+from meshfit.cluster.catalogue import accelerator_entry
 from meshfit.cluster.entries import AcceleratorEntry, NodeType
 from meshfit.cluster.topology import Level, Topology
 from meshfit.errors import InputError

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.cluster.device_order import device_order, nests
 from meshfit.cluster.discover import nvidia_topo
 from meshfit.cluster.discover.conclude import conclude, topology_of

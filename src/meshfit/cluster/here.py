@@ -8,7 +8,7 @@ from typing import Literal
 
 import psutil
 
-from meshfit.cluster.catalog import accelerator_entry
+from meshfit.cluster.catalogue import accelerator_entry
 from meshfit.cluster.cpu import CpuFigures, read_cpu
 from meshfit.cluster.discover.conclude import conclude, topology_of
 from meshfit.cluster.discover.here import read_here

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from meshfit.cluster.catalog import (
+from meshfit.cluster.catalogue import (
     accelerator_entry,
     accelerators,
     default_node_type,

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from functools import cache
 
-from meshfit.cluster.catalog import accelerators, default_node_type, is_known, node_types
+from meshfit.cluster.catalogue import accelerators, default_node_type, is_known, node_types
 from meshfit.cluster.entries import AcceleratorEntry, NodeType, normal_spelling
 from meshfit.cluster.shorthand import levels_of_one_host, network_level, read_shorthand
 from meshfit.cluster.topology import AcceleratorSpec, Level, Topology

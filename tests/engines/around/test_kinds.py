@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.engines.around.kinds import KINDS, job_files, jobs_around
 from meshfit.engines.around.script import HostScript, device_resource, label_name
 from meshfit.errors import InputError

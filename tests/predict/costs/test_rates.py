@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.errors import InputError
 from meshfit.predict.costs.constants import shipped_constants
 from meshfit.predict.costs.rates import rates

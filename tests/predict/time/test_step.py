@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.engines.native.profile import NATIVE
 from meshfit.predict.estimate import estimate
 from meshfit.predict.time.terms import TERMS

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.errors import InputError, RunError
 from meshfit.submit.batch_job import BatchJob
 from meshfit.submit.kubernetes.kubectl import DELETED, Kubernetes, job_id, state_of

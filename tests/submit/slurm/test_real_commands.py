@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.errors import RunError
 from meshfit.submit.batch_job import BatchJob, JobState
 from meshfit.submit.slurm.commands import GONE, Slurm

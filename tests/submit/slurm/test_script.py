@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.errors import InputError
 from meshfit.submit.batch_job import BatchJob
 from meshfit.submit.slurm.script import batch_script, require_options

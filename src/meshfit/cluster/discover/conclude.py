@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from meshfit.cluster.catalog import accelerator_entry
+from meshfit.cluster.catalogue import accelerator_entry
 from meshfit.cluster.device_order import device_order
 from meshfit.cluster.discover.facts import GpuFacts
 from meshfit.cluster.discover.formats import readings_of

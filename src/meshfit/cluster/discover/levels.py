@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from meshfit.cluster.catalog import default_node_type
+from meshfit.cluster.catalogue import default_node_type
 from meshfit.cluster.device_order import nests
 from meshfit.cluster.discover.domains import Groups, equal_size, within
 from meshfit.cluster.discover.facts import GpuFacts, HostFacts, PathKind, Tier

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from meshfit.cluster.catalog import accelerator_entry
+from meshfit.cluster.catalogue import accelerator_entry
 from meshfit.cluster.discover.facts import (
     GpuFacts,
     HostFacts,

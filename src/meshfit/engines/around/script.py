@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from meshfit.cluster.catalog import accelerator_entry
+from meshfit.cluster.catalogue import accelerator_entry
 from meshfit.cluster.topology import AcceleratorSpec
 from meshfit.errors import InputError
 

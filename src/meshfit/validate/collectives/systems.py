@@ -2,8 +2,14 @@
 
 from functools import cache
 
-from meshfit.cluster.catalog import accelerator, default_node_type, is_known, node_type, node_types
-from meshfit.cluster.catalog import accelerators as catalogue
+from meshfit.cluster.catalogue import (
+    accelerator,
+    default_node_type,
+    is_known,
+    node_type,
+    node_types,
+)
+from meshfit.cluster.catalogue import accelerators as catalogue
 from meshfit.cluster.shorthand import network_level, read_shorthand
 from meshfit.cluster.topology import Topology
 from meshfit.validate.rows import NotModelledError

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from meshfit.cluster.catalog import accelerator
+from meshfit.cluster.catalogue import accelerator
 from meshfit.engines.megatron.profile import MEGATRON
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.spec import make_layout

@@ -1,6 +1,6 @@
 import pytest
 
-from meshfit.cluster.catalog import (
+from meshfit.cluster.catalogue import (
     DEFAULT_MATMUL_FRACTION,
     accelerator,
     accelerator_entry,
