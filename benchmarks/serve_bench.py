@@ -22,10 +22,11 @@ from vllm_capacity import CONFIG
 
 from meshfit.record.environment import host_environment
 from meshfit.serve.bench.launched import LaunchedBenchmark, bench_running, launched
-from meshfit.serve.job import ServingJob, read_serving_job
-from meshfit.serve.layout import ServingLayout
+from meshfit.serve.job.read import read_serving_job
+from meshfit.serve.job.spec import ServingJob
 from meshfit.serve.servers.commands import ServerKind
 from meshfit.serve.servers.weights import weights_folder
+from meshfit.serve.setting.layout import ServingLayout
 from meshfit.units import format_duration
 
 JOB = """

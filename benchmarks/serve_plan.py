@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from meshfit.serve.job import ServingJob, read_serving_job
-from meshfit.serve.plan import make_serving_plan
+from meshfit.serve.job.read import read_serving_job
+from meshfit.serve.job.spec import ServingJob
+from meshfit.serve.plan.planning import make_serving_plan
 
 MOST_S = 5.0
 JOB = """

@@ -26,13 +26,13 @@ from pathlib import Path
 
 import numpy as np
 
-from meshfit.serve.clusters import topology_for
-from meshfit.serve.job import read_serving_job
+from meshfit.serve.asked.traffic import TrafficSpec
+from meshfit.serve.job.clusters import topology_for
+from meshfit.serve.job.read import read_serving_job
 from meshfit.serve.simulate.arrivals import draw_requests
 from meshfit.serve.simulate.deployment import PredictedDeployment, predicted_deployment
 from meshfit.serve.simulate.fleet import serve_open_loop
 from meshfit.serve.simulate.pools import Pool
-from meshfit.serve.traffic import TrafficSpec
 
 JOB = """
 schema_version: 1

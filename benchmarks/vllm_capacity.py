@@ -20,16 +20,16 @@ from meshfit.cluster.catalogue import accelerator
 from meshfit.engines import engine_profile
 from meshfit.record.environment import host_environment
 from meshfit.serve.bench.http import is_ready
-from meshfit.serve.budget import serving_budget
-from meshfit.serve.job import read_serving_job
-from meshfit.serve.kv_cache import kv_cache
-from meshfit.serve.layout import ServingLayout
+from meshfit.serve.job.read import read_serving_job
+from meshfit.serve.memory.kv_cache import kv_cache
+from meshfit.serve.memory.shards import stages
 from meshfit.serve.servers.claims import server_claims
 from meshfit.serve.servers.commands import ServerSettings, server_command
 from meshfit.serve.servers.running import running_servers
 from meshfit.serve.servers.weights import weights_folder
-from meshfit.serve.shards import stages
-from meshfit.serve.simulate.scheduler import SchedulerSpec
+from meshfit.serve.setting.budget import serving_budget
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.scheduler import SchedulerSpec
 from meshfit.workload.model import ModelSpec
 
 CONFIG: dict[str, Any] = {

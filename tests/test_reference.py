@@ -11,7 +11,7 @@ from tools.pages import DOCS
 from tools.source_keys import keys_of_class, keys_of_document
 
 from meshfit.job.schema import JobFile
-from meshfit.serve.job import ServingJobFile
+from meshfit.serve.job.schema import ServingJobFile
 
 
 @pytest.mark.parametrize(

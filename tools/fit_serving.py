@@ -1,4 +1,4 @@
-"""Find the constants of ``serve/constants.csv`` again from measured servers.
+"""Find the constants of ``serve/time/constants.csv`` again from measured servers.
 
     python tools/fit_serving.py serving.csv [ROUNDS] > constants.csv
 
@@ -9,7 +9,7 @@ import csv
 import sys
 from pathlib import Path
 
-from meshfit.serve.device import serving_constants
+from meshfit.serve.time.device import serving_constants
 from meshfit.validate.serving.fit import fitted_to
 from meshfit.validate.serving.rows import read_serving_rows
 

@@ -1,7 +1,7 @@
 """``docs/job.md``, made from the schemas of job files: ``python -m tools.job_page > docs/job.md``.
 
 A test compares the page with what this writes. A key's meaning is the docstring under it in
-``meshfit.job.schema`` and ``meshfit.serve.job``.
+``meshfit.job.schema`` and ``meshfit.serve.job.schema``.
 """
 
 import json
@@ -15,7 +15,7 @@ from tools.markdown import table
 from tools.source_keys import keys_of_class, summary_of
 
 from meshfit.job.schema import JobFile, Strict
-from meshfit.serve.job import ServingJobFile
+from meshfit.serve.job.schema import ServingJobFile
 
 ON_ONE_LAYOUT = "`check`, `compare`, `dryrun`, `run`, `train`, `scale`, `export`"
 READ_BY = {

@@ -44,7 +44,7 @@ from meshfit.report.serving_fit import serving_fit_document
 from meshfit.report.serving_plan import serving_plan_document
 from meshfit.report.simulated_front import simulated_rows
 from meshfit.report.simulation import simulation_document
-from meshfit.serve import suspicion
+from meshfit.serve.bench import suspicion
 from meshfit.serve.bench.document import bench_document
 from meshfit.validate.collectives.document import CollectivesDocument
 from meshfit.validate.document import BaselinesDocument, TargetDocument, ValidationDocument

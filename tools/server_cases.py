@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from meshfit.job.engine_file import Added
-from meshfit.serve.engine_file import broken_rules, served_file
+from meshfit.serve.job.engine_file import broken_rules, served_file
 from meshfit.workload.models import read_model
 
 MODELS = ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3")

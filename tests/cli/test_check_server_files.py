@@ -12,7 +12,7 @@ from meshfit.cli.main import app
 from meshfit.engines.recognise import recognise_server
 from meshfit.errors import InputError
 from meshfit.job.engine_file import Added
-from meshfit.serve.engine_file import served_file
+from meshfit.serve.job.engine_file import served_file
 
 FILES = Path(__file__).parent / "engine_files"
 ON_H100 = ("--accelerator", "H100-SXM")

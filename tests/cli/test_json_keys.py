@@ -24,7 +24,7 @@ from meshfit.funnel.sweep.sweep_plan import make_sweep_plan
 from meshfit.job.engine_file import Added
 from meshfit.job.read import read_job
 from meshfit.record.schema import Failure, Record
-from meshfit.serve.engine_file import served_file
+from meshfit.serve.job.engine_file import served_file
 from tests.funnel.small_job import DDP, FSDP2, read_small_job, result, write_job
 
 NUMBER = {"type": "number"}

@@ -12,12 +12,12 @@ from meshfit.report.serving_plan import serving_plan_document
 from meshfit.report.simulation import simulation_document
 from meshfit.serve.bench.document import bench_document
 from meshfit.serve.bench.measured import measured
+from meshfit.serve.bench.suspicion import links_of, measured_document
 from meshfit.serve.fit.choice import choose_layout
-from meshfit.serve.job import read_serving_job
-from meshfit.serve.plan import make_serving_plan
+from meshfit.serve.job.read import read_serving_job
+from meshfit.serve.plan.planning import make_serving_plan
 from meshfit.serve.simulate.deployment import predicted_deployment
 from meshfit.serve.simulate.simulation import simulate
-from meshfit.serve.suspicion import links_of, measured_document
 from tests.cli.test_json_keys import COUNT, LAYOUT, NUMBER, TEXT, keys, listed, maybe
 from tests.serve.bench.test_measured import record, served
 

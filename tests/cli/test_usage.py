@@ -7,7 +7,7 @@ import pytest
 
 from meshfit.cli.serve_simulate import at_rate
 from meshfit.errors import InputError
-from meshfit.serve.traffic import LengthSpec, TrafficSpec
+from meshfit.serve.asked.traffic import LengthSpec, TrafficSpec
 from meshfit.workload.parts import PARTS
 
 

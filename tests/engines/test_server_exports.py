@@ -12,9 +12,9 @@ from meshfit.engines.exports import SERVER_EXPORTS
 from meshfit.engines.server_handover import ServerHandover
 from meshfit.errors import InputError
 from meshfit.job.engine_file import Added
-from meshfit.serve.engine_file import served_file
-from meshfit.serve.layout import ServingLayout
-from meshfit.serve.space import serving_space
+from meshfit.serve.job.engine_file import served_file
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.space import serving_space
 from meshfit.workload.models import read_model, repository_of
 
 MODELS = ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3")

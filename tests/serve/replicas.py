@@ -3,12 +3,12 @@
 from meshfit.cluster.catalogue import accelerator
 from meshfit.cluster.shorthand import read_shorthand
 from meshfit.engines import engine_profile
-from meshfit.serve.budget import serving_budget
-from meshfit.serve.clock import ReplicaClock
-from meshfit.serve.layout import ServingLayout
-from meshfit.serve.memory import ReplicaMemory, replica_memory
-from meshfit.serve.quantized import served_as
-from meshfit.serve.step_time import StepLoad
+from meshfit.serve.memory.replica import ReplicaMemory, replica_memory
+from meshfit.serve.setting.budget import serving_budget
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.quantized import served_as
+from meshfit.serve.time.clock import ReplicaClock
+from meshfit.serve.time.step_time import StepLoad
 from meshfit.workload.models import read_model
 
 

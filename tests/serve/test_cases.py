@@ -18,19 +18,20 @@ from meshfit.cluster.topology import Level, Topology
 from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.record.serving import ServerClaims
-from meshfit.serve.budget import MOST_OF_DEVICE
-from meshfit.serve.clock import ReplicaClock
-from meshfit.serve.job import read_serving_job
-from meshfit.serve.kv_cache import CachedTokens, KvCache
-from meshfit.serve.layout import ServingLayout
-from meshfit.serve.loading import replica_load
-from meshfit.serve.plan import least_fraction, make_serving_plan
+from meshfit.serve.asked.traffic import LengthSpec, TrafficSpec
+from meshfit.serve.job.read import read_serving_job
+from meshfit.serve.load.loading import replica_load
+from meshfit.serve.load.steady import steady_state
+from meshfit.serve.memory.kv_cache import CachedTokens, KvCache
+from meshfit.serve.memory.replica import least_fraction
+from meshfit.serve.plan.planning import make_serving_plan
 from meshfit.serve.servers.commands import ServerCommand
 from meshfit.serve.servers.held import server_memory
 from meshfit.serve.servers.running import running_servers
+from meshfit.serve.setting.budget import MOST_OF_DEVICE
+from meshfit.serve.setting.layout import ServingLayout
 from meshfit.serve.simulate.deployment import predicted_deployment
-from meshfit.serve.steady import steady_state
-from meshfit.serve.traffic import LengthSpec, TrafficSpec
+from meshfit.serve.time.clock import ReplicaClock
 from meshfit.workload.models import read_model
 from tests.serve.replicas import clock, memory, tokens_per_s
 

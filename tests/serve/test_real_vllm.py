@@ -10,7 +10,7 @@ import pytest
 from benchmarks.vllm_capacity import CONFIG, DEGREES, capacities, predicted
 
 from meshfit.serve.fit.fit import serving_fit
-from meshfit.serve.job import read_serving_job
+from meshfit.serve.job.read import read_serving_job
 from meshfit.serve.servers.weights import weights_folder
 from meshfit.workload.families import read_family
 from tests.serve.weights import damaged

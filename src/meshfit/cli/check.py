@@ -33,7 +33,7 @@ from meshfit.job.engine_file import Added, is_engine_file
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.report.check import check_view
-from meshfit.serve.engine_file import is_server_file
+from meshfit.serve.job.engine_file import is_server_file
 
 
 def check(

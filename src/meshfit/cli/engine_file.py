@@ -15,7 +15,7 @@ from meshfit.funnel.check.server_file import server_file_document
 from meshfit.job.engine_file import Added, job_of_engine_file
 from meshfit.report.engine_file import engine_file_view
 from meshfit.report.server_file import server_file_view
-from meshfit.serve.engine_file import served_file
+from meshfit.serve.job.engine_file import served_file
 
 _PANEL = "For a file of an engine, what it does not say"
 

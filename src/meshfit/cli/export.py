@@ -14,7 +14,7 @@ from meshfit.funnel.check.checking import require_legal
 from meshfit.funnel.sweep.handover import export_layout, export_to_engine
 from meshfit.funnel.sweep.server_handover import export_server
 from meshfit.job.read import read_job
-from meshfit.serve.job import read_serving_job
+from meshfit.serve.job.read import read_serving_job
 
 
 def export(

@@ -17,14 +17,15 @@ from meshfit.serve.bench.http import model_at, require_client
 from meshfit.serve.bench.launched import bench_launched
 from meshfit.serve.bench.llmd import llmd_report
 from meshfit.serve.bench.measured import Measured, measured
-from meshfit.serve.clusters import topology_for
-from meshfit.serve.job import ServingJob, read_serving_job
-from meshfit.serve.layout import ServingLayout
+from meshfit.serve.bench.suspicion import links_of
+from meshfit.serve.job.clusters import topology_for
+from meshfit.serve.job.read import read_serving_job
+from meshfit.serve.job.spec import ServingJob
 from meshfit.serve.servers.commands import ServerKind
 from meshfit.serve.servers.running import RunningServer
+from meshfit.serve.setting.layout import ServingLayout
 from meshfit.serve.simulate.deployment import predicted_deployment
 from meshfit.serve.simulate.simulation import simulate
-from meshfit.serve.suspicion import links_of
 
 MISSED = 1
 

@@ -8,7 +8,7 @@ import typer
 from meshfit.cli.jobs import JobPath
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
 from meshfit.record.files import write_json_atomically
-from meshfit.serve.job import read_serving_job
+from meshfit.serve.job.read import read_serving_job
 from meshfit.serve.servers.commands import ServerKind
 
 NONE_MEETS = 1

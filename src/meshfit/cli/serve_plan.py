@@ -6,7 +6,7 @@ import typer
 
 from meshfit.cli.jobs import JobPath
 from meshfit.cli.output import AsJson, print_json, stdout
-from meshfit.serve.job import read_serving_job
+from meshfit.serve.job.read import read_serving_job
 
 NOTHING_FITS = 1
 
@@ -34,8 +34,8 @@ def plan(
     """
     from meshfit.report.serving_plan import serving_plan_document, serving_plan_view
     from meshfit.report.simulated_front import simulated_front_view, simulated_rows
-    from meshfit.serve.plan import make_serving_plan
-    from meshfit.serve.simulate.front import simulated_front
+    from meshfit.serve.plan.planning import make_serving_plan
+    from meshfit.serve.plan.simulated_front import simulated_front
 
     made = make_serving_plan(read_serving_job(job))
     simulated = simulated_front(made, simulate)

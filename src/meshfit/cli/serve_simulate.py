@@ -9,9 +9,9 @@ import typer
 from meshfit.cli.jobs import JobPath
 from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
-from meshfit.serve.clusters import topology_for
-from meshfit.serve.job import read_serving_job
-from meshfit.serve.traffic import TrafficSpec
+from meshfit.serve.asked.traffic import TrafficSpec
+from meshfit.serve.job.clusters import topology_for
+from meshfit.serve.job.read import read_serving_job
 
 MISSED = 1
 
@@ -64,9 +64,9 @@ def simulate(
 ) -> None:
     """Play requests one by one through a layout: latencies at p50 to p99, goodput, saturation."""
     from meshfit.report.simulation import simulation_document, simulation_view
+    from meshfit.serve.bench.suspicion import measured_document, read_tokens_per_s
     from meshfit.serve.simulate.deployment import predicted_deployment
     from meshfit.serve.simulate.simulation import simulate as play
-    from meshfit.serve.suspicion import measured_document, read_tokens_per_s
 
     read = read_serving_job(job, layout=layout)
     if read.layout is None:

@@ -27,7 +27,7 @@ WEIGHTS: Mapping[str, str] = {
     "modelopt_fp4": "nvfp4",
     "mxfp4": "mxfp4",
 }
-"""``--quantization`` of both engines -> a format of ``serve.quantized.WEIGHT_FORMATS``."""
+"""``--quantization`` of both engines -> a format of ``serve.setting.quantized.WEIGHT_FORMATS``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ def _memory_share(options: ServerOptions, name: str) -> float | None:
 def stated_memory(
     options: ServerOptions, names: BudgetNames, cache_bytes: Mapping[str, float | None]
 ) -> dict[str, Any]:
-    """What a file says of ``serve.budget.ServingBudget`` beside tokens and sequences.
+    """What a file says of ``serve.setting.budget.ServingBudget`` beside tokens and sequences.
 
     Args:
         cache_bytes: of an element of the KV cache, by its type; None: as the model computes.

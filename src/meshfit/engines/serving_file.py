@@ -30,7 +30,7 @@ class ServingFile:
         hosts: that it is started on.
         longest_tokens: of a request, prompt and output; None: as many as the model has positions.
         starts_short: whether the server starts where its cache does not hold such a request.
-        budget: fields of ``serve.budget.ServingBudget`` that it sets.
+        budget: fields of ``serve.setting.budget.ServingBudget`` that it sets.
         switches: facts for rules of ``mesh.rulebook`` beyond the layout.
         notes: what a person must know of what was read.
     """
@@ -64,7 +64,7 @@ class ServingFile:
 
 
 class Degrees(Protocol):
-    """The part of ``serve.layout.ServingLayout`` that options are written from."""
+    """The part of ``serve.setting.layout.ServingLayout`` that options are written from."""
 
     @property
     def replicas(self) -> int: ...

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshfit.report.simulation import suspicion_view
-from meshfit.serve.latencies import METRICS, PERCENTILES
+from meshfit.serve.asked.latencies import METRICS, PERCENTILES
 from meshfit.units import format_bytes, format_duration, format_percent
 
 

@@ -9,18 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from meshfit.report.words import ABSENT, rate
-from meshfit.serve.bounds import Bounds
-from meshfit.serve.device import likely_range
-from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
-from meshfit.serve.loading import DEFAULT_PERCENTILE, ReplicaLoad
-from meshfit.serve.plan import (
-    ServingPlan,
-    ServingRow,
-    WiderTensorParallel,
-    capacity_per_gpu,
-    least_fraction,
-)
-from meshfit.serve.two_pools import TwoPoolsLoad
+from meshfit.serve.load.loading import DEFAULT_PERCENTILE, ReplicaLoad
+from meshfit.serve.load.two_pools import TwoPoolsLoad
+from meshfit.serve.memory.replica import least_fraction
+from meshfit.serve.plan.rows import ServingPlan, ServingRow, WiderTensorParallel, capacity_per_gpu
+from meshfit.serve.setting.layout import DisaggregatedLayout, ServingLayout
+from meshfit.serve.time.bounds import Bounds
+from meshfit.serve.time.device import likely_range
 from meshfit.units import format_bytes, format_count
 
 VERDICTS = {

@@ -7,8 +7,8 @@ from rich import box
 from rich.table import Table
 
 from meshfit.report.simulation import simulation_document
-from meshfit.serve.latencies import METRICS
-from meshfit.serve.simulate.front import SimulatedRow
+from meshfit.serve.asked.latencies import METRICS
+from meshfit.serve.plan.simulated_front import SimulatedRow
 from meshfit.units import format_duration, format_percent
 
 

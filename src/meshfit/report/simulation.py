@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meshfit.serve.latencies import METRICS, PERCENTILES
+from meshfit.serve.asked.latencies import METRICS, PERCENTILES
 from meshfit.serve.simulate.simulation import NEAR_SATURATION, Simulation
 from meshfit.serve.simulate.use import PoolUse
 from meshfit.units import format_duration, format_percent

@@ -11,8 +11,8 @@ from meshfit.cluster.shorthand import read_shorthand
 from meshfit.engines import engine_profile
 from meshfit.engines.exports import SERVER_EXPORTS
 from meshfit.errors import InputError
-from meshfit.serve.layout import ServingLayout
-from meshfit.serve.space import serving_space
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.space import serving_space
 from meshfit.workload.models import read_model
 from tests.engines.test_server_exports import handover
 

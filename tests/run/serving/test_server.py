@@ -14,10 +14,10 @@ from meshfit.serve.bench.http import (
     model_at,
     streamed_completion,
 )
-from meshfit.serve.layout import ServingLayout
 from meshfit.serve.servers.commands import ServerSettings, server_command
 from meshfit.serve.servers.running import running_servers
-from meshfit.serve.simulate.scheduler import SchedulerSpec
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.scheduler import SchedulerSpec
 
 pytestmark = pytest.mark.dist
 

@@ -4,7 +4,7 @@ import pytest
 from meshfit.record.serving import ServedRequest
 from meshfit.serve.bench.calibrate import fit_clock
 from meshfit.serve.bench.open_loop import prompts_of
-from meshfit.serve.step_time import StepLoad
+from meshfit.serve.time.step_time import StepLoad
 from tests.serve.simulate.clocks import request
 
 

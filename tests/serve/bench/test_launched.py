@@ -6,7 +6,7 @@ import pytest
 
 from meshfit.errors import InputError
 from meshfit.serve.bench.launched import bench_launched
-from meshfit.serve.job import read_serving_job
+from meshfit.serve.job.read import read_serving_job
 from meshfit.serve.servers.weights import weights_folder
 
 JOB = """

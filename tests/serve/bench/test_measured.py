@@ -2,9 +2,9 @@ import pytest
 
 from meshfit.record.files import decode, encode
 from meshfit.record.serving import ServedRequest, ServingRecord
+from meshfit.serve.asked.traffic import Target
 from meshfit.serve.bench.llmd import llmd_report
 from meshfit.serve.bench.measured import measured
-from meshfit.serve.traffic import Target
 
 
 def served(number: int, *, late_s: float = 0.0, ttft_s: float = 0.2, error: str = ""):

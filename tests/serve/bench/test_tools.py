@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from meshfit.errors import InputError, NotInstalledError, RunError
+from meshfit.serve.asked.traffic import LengthSpec, TrafficSpec
 from meshfit.serve.bench.tools import ToolRun, read_guidellm, read_vllm, run_tool, tool_command
 from meshfit.serve.servers.running import RunningServer
-from meshfit.serve.traffic import LengthSpec, TrafficSpec
 
 TRAFFIC = TrafficSpec(
     prompt=LengthSpec(median_tokens=64, p99_tokens=64),

@@ -7,7 +7,7 @@ import pytest
 
 from meshfit.errors import InputError
 from meshfit.serve.fit.fit import baseline_layout, serving_fit
-from meshfit.serve.job import read_serving_job
+from meshfit.serve.job.read import read_serving_job
 from tests.serve.weights import damaged
 
 CONFIG = Path("examples/tiny-llama/config.json")

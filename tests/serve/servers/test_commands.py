@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from meshfit.errors import InputError
-from meshfit.serve.layout import ServingLayout
 from meshfit.serve.servers.commands import ServerSettings, server_command
-from meshfit.serve.simulate.scheduler import SchedulerSpec
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.scheduler import SchedulerSpec
 
 SCHEDULER = SchedulerSpec(max_sequences=8, token_budget=512, kv_capacity_tokens=1600)
 

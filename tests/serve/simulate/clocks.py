@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshfit.serve.setting.scheduler import SchedulerSpec
 from meshfit.serve.simulate.pools import Pool
 from meshfit.serve.simulate.request import Request
-from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.step_table import StepTable
-from meshfit.serve.step_time import FloatArray, StepLoad
+from meshfit.serve.time.step_time import FloatArray, StepLoad
 
 LONGEST = 4096
 

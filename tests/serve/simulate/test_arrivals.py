@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from meshfit.serve.asked.speculation import SpeculationSpec
+from meshfit.serve.asked.traffic import LengthSpec, TrafficSpec
 from meshfit.serve.simulate.arrivals import Draw, draw_requests
-from meshfit.serve.simulate.speculation import SpeculationSpec
-from meshfit.serve.traffic import LengthSpec, TrafficSpec
 
 PROMPT = LengthSpec(median_tokens=900, p99_tokens=8000)
 OUTPUT = LengthSpec(median_tokens=200, p99_tokens=1000)

@@ -1,8 +1,8 @@
 import pytest
 
+from meshfit.serve.asked.traffic import LengthSpec, TrafficSpec
 from meshfit.serve.simulate.arrivals import Draw, draw_requests
 from meshfit.serve.simulate.fleet import serve_closed_loop, serve_open_loop
-from meshfit.serve.traffic import LengthSpec, TrafficSpec
 from tests.serve.simulate.clocks import LinearClock, pool, request, scheduler
 
 

@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 
 from meshfit.errors import InputError
+from meshfit.serve.asked.traffic import LengthSpec, Target, TrafficSpec
 from meshfit.serve.simulate.arrivals import Draw
 from meshfit.serve.simulate.pools import TwoPools
 from meshfit.serve.simulate.simulation import simulate, stability_of
-from meshfit.serve.traffic import LengthSpec, Target, TrafficSpec
 from tests.serve.simulate.clocks import LinearClock, pool, scheduler
 
 TRAFFIC = TrafficSpec(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfit.serve.simulate.step_table import StepTable
-from meshfit.serve.step_time import StepLoad
+from meshfit.serve.time.step_time import StepLoad
 from tests.serve.simulate.clocks import LONGEST, LinearClock, scheduler
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshfit.serve.device import serving_constants
-from meshfit.serve.layout import ServingLayout
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.time.device import serving_constants
 from meshfit.validate.serving.fit import fitted_to
 from meshfit.validate.serving.predictions import predict_serving
 from tests.validate.serving.test_predictions import ROW

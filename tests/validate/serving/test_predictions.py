@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
+from meshfit.serve.setting.layout import DisaggregatedLayout, ServingLayout
 from meshfit.validate.rows import NotModelledError
 from meshfit.validate.serving.layouts import throughput_choices
 from meshfit.validate.serving.models import served_model

@@ -3,7 +3,7 @@
 import pytest
 
 from meshfit.errors import InputError
-from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
+from meshfit.serve.setting.layout import DisaggregatedLayout, ServingLayout
 from meshfit.validate.serving.rows import COLUMNS, layout_of, read_serving_rows
 
 ROW = {

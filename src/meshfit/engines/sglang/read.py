@@ -92,7 +92,7 @@ def _file(options: ServerOptions, form: str) -> ServingFile:
 
 
 def _budget(options: ServerOptions) -> dict[str, Any]:
-    """What the file says of ``serve.budget.ServingBudget``."""
+    """What the file says of ``serve.setting.budget.ServingBudget``."""
     named, budget = options.named, stated_memory(options, BUDGET, _CACHE_BYTES)
     if (chunk := named.whole(BUDGET.step_tokens)) is not None and chunk > 0:
         budget["step_tokens"] = chunk

@@ -119,7 +119,7 @@ def _count(setting: Setting) -> int:
 
 
 def _budget(options: ServerOptions) -> dict[str, Any]:
-    """What the file says of ``serve.budget.ServingBudget``."""
+    """What the file says of ``serve.setting.budget.ServingBudget``."""
     budget = stated_memory(options, BUDGET, _CACHE_BYTES)
     for key, name in (("step_tokens", BUDGET.step_tokens), ("max_sequences", BUDGET.max_sequences)):
         if (found := options.named.get(name)) is not None:

@@ -11,14 +11,14 @@ from meshfit.engines.layout_options import Options
 from meshfit.engines.serving_file import as_written
 from meshfit.engines.syntax.edit import edited, says
 from meshfit.errors import InputError
-from meshfit.serve.budget import MOST_OF_DEVICE, ServingBudget
-from meshfit.serve.clusters import cluster_of
-from meshfit.serve.engine_file import ServedFile, broken_rules, layout_warnings
-from meshfit.serve.layout import ServingLayout
-from meshfit.serve.memory import Verdict
-from meshfit.serve.plan import AUTO_COUNTS, least_fraction
-from meshfit.serve.setting import ServerSetting, setting_of, usual_traffic, whole_length
-from meshfit.serve.space import serving_space
+from meshfit.serve.job.clusters import cluster_of
+from meshfit.serve.job.engine_file import ServedFile, broken_rules, layout_warnings
+from meshfit.serve.load.usual import ServerSetting, setting_of, usual_traffic, whole_length
+from meshfit.serve.memory.replica import Verdict, least_fraction
+from meshfit.serve.plan.planning import AUTO_COUNTS
+from meshfit.serve.setting.budget import MOST_OF_DEVICE, ServingBudget
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.space import serving_space
 from meshfit.units import format_bytes
 
 MOST_ALTERNATIVES = 3

@@ -11,12 +11,12 @@ from meshfit.engines.exports import SERVER_EXPORTS
 from meshfit.engines.server_handover import ServerHandover
 from meshfit.errors import InputError
 from meshfit.funnel.sweep.handover import write_files
-from meshfit.serve.clusters import topology_for
-from meshfit.serve.job import ServingJob
-from meshfit.serve.layout import ServingLayout
-from meshfit.serve.memory import ReplicaMemory, replica_memory
-from meshfit.serve.setting import whole_length
-from meshfit.serve.space import require_legal
+from meshfit.serve.job.clusters import topology_for
+from meshfit.serve.job.spec import ServingJob
+from meshfit.serve.load.usual import whole_length
+from meshfit.serve.memory.replica import ReplicaMemory, replica_memory
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.space import require_legal
 from meshfit.units import format_bytes
 from meshfit.workload.models import repository_of
 

@@ -10,15 +10,15 @@ from meshfit.errors import InputError
 from meshfit.record.environment import host_environment
 from meshfit.record.files import write_json_atomically
 from meshfit.record.serving import ServedRequest, ServingRecord
+from meshfit.serve.asked.traffic import TrafficSpec
 from meshfit.serve.bench.open_loop import CLIENT, ROUTER, drive, prompts_of
 from meshfit.serve.bench.tools import ToolName, ToolRun, run_tool
-from meshfit.serve.job import ServingJob
-from meshfit.serve.layout import Deployment
+from meshfit.serve.job.spec import ServingJob
 from meshfit.serve.servers.held import server_memory
 from meshfit.serve.servers.running import RunningServer
+from meshfit.serve.setting.layout import Deployment
 from meshfit.serve.simulate.arrivals import Draw, draw_requests
 from meshfit.serve.simulate.window import WARM_UP_FRACTION
-from meshfit.serve.traffic import TrafficSpec
 
 ClientName = Literal["own", ToolName]
 

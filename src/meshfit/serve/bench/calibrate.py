@@ -23,7 +23,7 @@ from meshfit.record.serving import ServedRequest
 from meshfit.serve.bench.open_loop import drive, prompts_of
 from meshfit.serve.servers.running import RunningServer
 from meshfit.serve.simulate.request import Request
-from meshfit.serve.step_time import FloatArray, StepLoad
+from meshfit.serve.time.step_time import FloatArray, StepLoad
 
 _REPEATS = 3
 _OUTPUT_TOKENS = 9

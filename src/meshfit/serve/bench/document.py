@@ -5,10 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 from meshfit.record.serving import ServingRecord
+from meshfit.serve.asked.latencies import METRICS, Percentiles
 from meshfit.serve.bench.measured import Measured
-from meshfit.serve.latencies import METRICS, Percentiles
+from meshfit.serve.bench.suspicion import slow_path
 from meshfit.serve.simulate.simulation import Simulation
-from meshfit.serve.suspicion import slow_path
 
 
 def bench_document(

@@ -14,18 +14,18 @@ from meshfit.serve.bench.calibrate import MeasuredClock, calibrate
 from meshfit.serve.bench.document import bench_document
 from meshfit.serve.bench.http import is_ready, require_client
 from meshfit.serve.bench.measured import Measured, measured
-from meshfit.serve.clusters import topology_for
-from meshfit.serve.job import ServingJob
-from meshfit.serve.layout import Deployment, ServingLayout
+from meshfit.serve.job.clusters import topology_for
+from meshfit.serve.job.spec import ServingJob
 from meshfit.serve.servers.commands import ServerKind, ServerSettings, server_command
 from meshfit.serve.servers.running import RunningServer, running_servers
 from meshfit.serve.servers.weights import weights_folder
+from meshfit.serve.setting.layout import Deployment, ServingLayout
+from meshfit.serve.setting.scheduler import SchedulerSpec
+from meshfit.serve.setting.space import require_legal
 from meshfit.serve.simulate.deployment import predicted_deployment
 from meshfit.serve.simulate.pools import Pool
-from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.simulation import Simulation, simulate
 from meshfit.serve.simulate.step_table import StepTable
-from meshfit.serve.space import require_legal
 
 _VLLM_SEQUENCES, _VLLM_STEP_TOKENS, _VLLM_BLOCKS, _VLLM_BLOCK_TOKENS = 64, 2048, 2048, 32
 """Of a vLLM that is started here where the job does not say: small, for the memory of a host."""

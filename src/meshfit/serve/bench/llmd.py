@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from meshfit.record.serving import ServingRecord
+from meshfit.serve.asked.latencies import percentile
 from meshfit.serve.bench.measured import asked_after_warm_up, request_times, span_s
-from meshfit.serve.latencies import percentile
 
 _GENERATORS = {"vllm": "vllm-benchmark", "guidellm": "guidellm"}
 _UNNAMED = "nop"

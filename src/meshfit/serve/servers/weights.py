@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from meshfit.errors import InputError, RunError
-from meshfit.serve.job import ServingJob
+from meshfit.serve.job.spec import ServingJob
 from meshfit.units import format_bytes
 from meshfit.workload.counts import total_parameters
 

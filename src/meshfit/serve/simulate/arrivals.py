@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.errors import InputError
+from meshfit.serve.asked.speculation import SpeculationSpec
+from meshfit.serve.asked.traffic import LengthSpec, TrafficSpec
 from meshfit.serve.simulate.request import Request, SegmentKey
-from meshfit.serve.simulate.speculation import SpeculationSpec
 from meshfit.serve.simulate.trace import TracedRequest, read_trace
-from meshfit.serve.traffic import LengthSpec, TrafficSpec
 
 _SYSTEM_PROMPT = "shared prefix"
 

@@ -5,15 +5,20 @@ from dataclasses import dataclass
 from meshfit.cluster.topology import Topology
 from meshfit.errors import InputError, NothingFitsError
 from meshfit.profile import EngineProfile
-from meshfit.serve.budget import serving_options
-from meshfit.serve.job import ServingJob
-from meshfit.serve.layout import Deployment, DisaggregatedLayout, PoolSettings, ServingLayout
-from meshfit.serve.served import ServedReplica, served_replica
+from meshfit.serve.job.spec import ServingJob
+from meshfit.serve.load.served import ServedReplica, served_replica
+from meshfit.serve.setting.budget import serving_options
+from meshfit.serve.setting.layout import (
+    Deployment,
+    DisaggregatedLayout,
+    PoolSettings,
+    ServingLayout,
+)
+from meshfit.serve.setting.scheduler import SchedulerSpec
+from meshfit.serve.setting.space import require_legal
 from meshfit.serve.simulate.arrivals import Draw
 from meshfit.serve.simulate.pools import Pool, Pools, TwoPools
-from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.step_table import StepTable
-from meshfit.serve.space import require_legal
 from meshfit.units import format_bytes
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from meshfit.serve.simulate.routing import Policy
-from meshfit.serve.simulate.scheduler import SchedulerSpec
+from meshfit.serve.asked.routing import Policy
+from meshfit.serve.setting.scheduler import SchedulerSpec
 from meshfit.serve.simulate.step_table import StepTable
 
 

@@ -22,9 +22,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from meshfit.serve.setting.scheduler import SchedulerSpec
 from meshfit.serve.simulate.kv_pool import KvPool
 from meshfit.serve.simulate.request import Request
-from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.step_log import Entry, Gap
 from meshfit.serve.simulate.step_table import StepTable
 

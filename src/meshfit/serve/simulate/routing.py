@@ -3,12 +3,10 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
+from meshfit.serve.asked.routing import Policy
 from meshfit.serve.simulate.replica import Replica
-
-Policy = Literal["round_robin", "least_outstanding"]
-"""In turn, or to the replica with the fewest unfinished requests (the first of several)."""
 
 
 class Router(Protocol):

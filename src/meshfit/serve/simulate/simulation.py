@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from meshfit.errors import InputError
-from meshfit.serve.latencies import (
+from meshfit.serve.asked.latencies import (
     Percentiles,
     RequestTimes,
     is_good,
     latency_percentiles,
     missed_targets,
 )
+from meshfit.serve.asked.traffic import Metric, Target, TrafficSpec
 from meshfit.serve.simulate.arrivals import Draw, draw_requests
 from meshfit.serve.simulate.disaggregated import serve_disaggregated
 from meshfit.serve.simulate.fleet import serve_closed_loop, serve_open_loop
@@ -23,7 +24,6 @@ from meshfit.serve.simulate.request import Request
 from meshfit.serve.simulate.saturation import saturation_rate_per_s
 from meshfit.serve.simulate.use import PoolUse, gaps_in, pool_use
 from meshfit.serve.simulate.window import Window, window_of
-from meshfit.serve.traffic import Metric, Target, TrafficSpec
 
 Stability = Literal["stable", "near_saturation", "overloaded", "closed_loop", "unknown"]
 """Below, within and beyond ``NEAR_SATURATION`` of the rate that the deployment keeps up with; in a

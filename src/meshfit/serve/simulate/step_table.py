@@ -18,8 +18,8 @@ from math import sqrt
 
 import numpy as np
 
-from meshfit.serve.simulate.scheduler import SchedulerSpec
-from meshfit.serve.step_time import FloatArray, StepClock, StepLoad
+from meshfit.serve.setting.scheduler import SchedulerSpec
+from meshfit.serve.time.step_time import FloatArray, StepClock, StepLoad
 
 _TOKENS_RATIO = 1.08
 """From one number of prompt tokens in the tables to the next."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.serve.latencies import Gaps
+from meshfit.serve.asked.latencies import Gaps
+from meshfit.serve.setting.scheduler import SchedulerSpec
 from meshfit.serve.simulate.replica import Replica
-from meshfit.serve.simulate.scheduler import SchedulerSpec
 from meshfit.serve.simulate.step_log import StepColumns, columns
 from meshfit.serve.simulate.window import Window
 

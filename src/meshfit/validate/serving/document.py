@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
-from meshfit.serve.device import likely_range
+from meshfit.serve.time.device import likely_range
 from meshfit.validate.document import TargetDocument
 from meshfit.validate.error_scores import percentile
 from meshfit.validate.serving.layouts import (

@@ -1,4 +1,4 @@
-"""Constants of servers (``serve/constants.csv``) found again from measured rows."""
+"""Constants of servers (``serve/time/constants.csv``) found again from measured rows."""
 
 import math
 import statistics
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from meshfit.predict.costs.constants import TimeConstants
 from meshfit.predict.costs.fitting import fit_constants, fit_spread_scale
 from meshfit.predict.costs.tables.chips import CHIP_OF, LINK_OF
-from meshfit.serve.device import serving_constants
+from meshfit.serve.time.device import serving_constants
 from meshfit.validate.serving.predictions import ENGINES, ServedGroup, served_groups
 from meshfit.validate.serving.rows import ServingRow
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 from meshfit.errors import InputError
-from meshfit.serve.quantized import AS_STORED, served_as
+from meshfit.serve.setting.quantized import AS_STORED, served_as
 from meshfit.validate.rows import NotModelledError
 from meshfit.workload.families import read_family
 from meshfit.workload.model import ModelSpec

@@ -10,13 +10,13 @@ from meshfit.cluster.topology import Topology
 from meshfit.engines import engine_profile
 from meshfit.errors import InputError
 from meshfit.predict.costs.constants import TimeConstants
-from meshfit.serve.budget import ServingBudget, serving_budget
-from meshfit.serve.clock import ReplicaClock
-from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
-from meshfit.serve.served import ServedReplica, served_replica
-from meshfit.serve.steady import benchmark_ttft_s, steady_state
-from meshfit.serve.traffic import LengthSpec, TrafficSpec
-from meshfit.serve.two_pools import PoolPair, decode_pool, prefill_pool
+from meshfit.serve.asked.traffic import LengthSpec, TrafficSpec
+from meshfit.serve.load.served import ServedReplica, served_replica
+from meshfit.serve.load.steady import benchmark_ttft_s, steady_state
+from meshfit.serve.load.two_pools import PoolPair, decode_pool, prefill_pool
+from meshfit.serve.setting.budget import ServingBudget, serving_budget
+from meshfit.serve.setting.layout import DisaggregatedLayout, ServingLayout
+from meshfit.serve.time.clock import ReplicaClock
 from meshfit.validate.collectives.systems import topology_of
 from meshfit.validate.rows import NotModelledError
 from meshfit.validate.serving.models import served_model

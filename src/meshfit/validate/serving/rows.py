@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from meshfit.errors import InputError
-from meshfit.serve.layout import DisaggregatedLayout, ServingLayout
+from meshfit.serve.setting.layout import DisaggregatedLayout, ServingLayout
 from meshfit.validate.csv_file import read_table
 
 COLUMNS: tuple[str, ...] = (

@@ -1,0 +1,1 @@
+"""Files that describe servers: a serving job, and files of engines that start one."""

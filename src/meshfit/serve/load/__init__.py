@@ -1,0 +1,1 @@
+"""What traffic does to replicas, in closed form: requests in flight, latencies, throughput."""

@@ -1,0 +1,1 @@
+"""The layouts of a serving job side by side."""
