@@ -66,8 +66,7 @@ spelling: $(READY)
 
 # Pages that are the code's own words; a test of each says when to run this.
 docs: $(READY)
-	$(BIN)/python -m meshfit.report.rules > docs/rules.md
-	for page in job cli json; do $(BIN)/python -m tools.$${page}_page > docs/$$page.md; done
+	for page in rules job cli json; do $(BIN)/python -m tools.$${page}_page > docs/$$page.md; done
 
 # The tables of docs/accuracy.md, from a table of published measurements.
 TRAINING ?= ../shared/truth/training.csv

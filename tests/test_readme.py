@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from tools.pages import DOCS
 
 ROOT = DOCS.parent

@@ -4,18 +4,20 @@ import re
 from typing import NotRequired, TypedDict
 
 import pytest
+
+from meshfit.job.schema import JobFile
+from meshfit.serve.job.schema import ServingJobFile
 from tools.cli_page import cli_page, commands
 from tools.job_page import READ_BY, SERVED_BY, job_page, keys_without_meaning
 from tools.json_page import PRINTED, json_page
 from tools.pages import DOCS
+from tools.rules_page import rules_page
 from tools.source_keys import keys_of_class, keys_of_document
-
-from meshfit.job.schema import JobFile
-from meshfit.serve.job.schema import ServingJobFile
 
 
 @pytest.mark.parametrize(
-    ("name", "page"), [("cli", cli_page), ("job", job_page), ("json", json_page)]
+    ("name", "page"),
+    [("rules", rules_page), ("cli", cli_page), ("job", job_page), ("json", json_page)],
 )
 def test_a_page_is_what_the_code_says(name, page):
     """When it differs: ``make docs``."""

@@ -9,8 +9,9 @@ import argparse
 from pathlib import Path
 
 from pages import DOCS, write_tables
+from sections import sections_markdown
 
-from meshfit.report.validation import validation_markdown
+from meshfit.report.validation import validation_sections
 from meshfit.validate.document import validation_document
 from meshfit.validate.predictions import predict_rows
 from meshfit.validate.refit import leave_one_out
@@ -28,7 +29,7 @@ def main() -> None:
     document = validation_document(
         arguments.file.name, rows, predictions, left_out=left_out, with_targets=True
     )
-    write_tables(DOCS / "accuracy.md", validation_markdown(document))
+    write_tables(DOCS / "accuracy.md", sections_markdown(validation_sections(document)))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer.main
-from tools.markdown import table
-from tools.source_keys import markdown
 
 from meshfit.cli.main import app
 from meshfit.errors import InputError, NothingFitsError, RunError
+from tools.markdown import table
+from tools.source_keys import markdown
 
 _HEAD = f"""\
 # Commands

@@ -9,8 +9,9 @@ import argparse
 from pathlib import Path
 
 from pages import DOCS, write_tables
+from sections import sections_markdown
 
-from meshfit.report.collectives import collectives_markdown
+from meshfit.report.collectives import collectives_sections
 from meshfit.validate.collectives.document import collectives_document
 from meshfit.validate.collectives.predictions import predict_collectives
 from meshfit.validate.collectives.rows import read_collective_rows
@@ -22,7 +23,7 @@ def main() -> None:
     arguments = parser.parse_args()
     predictions = predict_collectives(read_collective_rows(arguments.file), print)
     document = collectives_document(arguments.file.name, predictions, with_targets=True)
-    write_tables(DOCS / "collectives.md", collectives_markdown(document))
+    write_tables(DOCS / "collectives.md", sections_markdown(collectives_sections(document)))
 
 
 if __name__ == "__main__":

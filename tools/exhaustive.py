@@ -20,17 +20,17 @@ from pathlib import Path
 
 from pages import DOCS, write_tables
 from rich.console import Console
-
-from meshfit.compare.regret import TimedLayout, score_shortlist
-from meshfit.funnel.sweep.exhaustive import (
+from sweeps.every_layout import (
     ExhaustiveDocument,
     predicted_today,
     run_every_layout,
     timed_layouts,
 )
+from sweeps.every_layout_page import SweepShown, exhaustive_markdown
+from sweeps.regret import TimedLayout, score_shortlist
+
 from meshfit.job.read import read_job
 from meshfit.lab.machine import lab_for
-from meshfit.report.exhaustive import SweepShown, exhaustive_markdown
 
 PAGE, FOLDER = DOCS / "exhaustive.md", DOCS / "exhaustive"
 JOBS = DOCS.parent / "examples" / "exhaustive"

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel
-from tools.markdown import table
-from tools.source_keys import keys_of_class, summary_of
 
 from meshfit.job.schema import JobFile, Strict
 from meshfit.serve.job.schema import ServingJobFile
+from tools.markdown import table
+from tools.source_keys import keys_of_class, summary_of
 
 ON_ONE_LAYOUT = "`check`, `compare`, `dryrun`, `run`, `train`, `scale`, `export`"
 READ_BY = {

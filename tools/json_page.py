@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.markdown import table
-from tools.source_keys import keys_of_class, keys_of_document, summary_of
-
 from meshfit.breakdown import Interval, MemoryBreakdown, TimeBreakdown
 from meshfit.cluster.discover.document import discovery_document
 from meshfit.cluster.document import accelerator_document, node_type_document, topology_document
@@ -50,6 +47,8 @@ from meshfit.validate.collectives.document import CollectivesDocument
 from meshfit.validate.document import BaselinesDocument, TargetDocument, ValidationDocument
 from meshfit.validate.serving.document import ServingDocument
 from meshfit.workload.inventory import inventory
+from tools.markdown import table
+from tools.source_keys import keys_of_class, keys_of_document, summary_of
 
 Source = type | Callable[..., Any]
 

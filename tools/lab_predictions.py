@@ -19,12 +19,12 @@ from pathlib import Path
 
 from pages import DOCS, write_tables
 from rich.console import Console
+from sweeps.placed import Placed, run_placed
+from sweeps.placed_page import placed_markdown
 
-from meshfit.funnel.sweep.placed import Placed, run_placed
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
 from meshfit.lab.machine import lab_for
-from meshfit.report.placed import placed_markdown
 
 JOB, PAGE = DOCS.parent / "examples" / "lab" / "job.yaml", DOCS / "lab-predictions.md"
 

@@ -2,7 +2,6 @@ import pytest
 from rich.console import Console
 
 from meshfit.report.validation import (
-    validation_markdown,
     validation_sections,
     validation_view,
 )
@@ -59,13 +58,6 @@ def test_the_terminal_shows_every_table(document):
     for section in validation_sections(document):
         assert section.title in text
     assert "targets are missed" in text
-
-
-def test_markdown_has_the_same_tables(document):
-    text = validation_markdown(document)
-    for section in validation_sections(document):
-        assert f"### {section.title}" in text
-        assert text.count("\n| ---") == len(validation_sections(document))
 
 
 def test_an_empty_file_has_no_tables():

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tools.faults import CASES, CONFIG, HANG_S, FaultCase, named, run_case, table
 
 from meshfit.breakdown import TimeBreakdown
 from meshfit.launch.supervise import LaunchOutcome
 from meshfit.record.schema import Failure, RankReport, RunResult, StepProfile
 from meshfit.run.faults import parse_faults
+from tools.faults import CASES, CONFIG, HANG_S, FaultCase, named, run_case, table
 
 
 def test_every_fault_that_can_be_injected_strikes_rank_1() -> None:

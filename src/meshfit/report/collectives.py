@@ -1,4 +1,4 @@
-"""Scores of predicted collectives, for the terminal and for Markdown."""
+"""Scores of predicted collectives, for the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,6 @@ from meshfit.report.validation import (
     Section,
     not_modelled_section,
     percent,
-    sections_markdown,
     sections_view,
     target_section,
 )
@@ -35,11 +34,6 @@ def collectives_sections(document: CollectivesDocument) -> list[Section]:
 def collectives_view(document: CollectivesDocument) -> RenderableType:
     """The tables for a terminal."""
     return sections_view(collectives_sections(document), document.get("targets"))
-
-
-def collectives_markdown(document: CollectivesDocument) -> str:
-    """The tables in Markdown, each under a heading of the third level."""
-    return sections_markdown(collectives_sections(document))
 
 
 def _taken_apart(by: str, scores: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Section]:

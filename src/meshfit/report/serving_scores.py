@@ -1,4 +1,4 @@
-"""Scores of predicted servers, for the terminal and for Markdown."""
+"""Scores of predicted servers, for the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,6 @@ from meshfit.report.validation import (
     Section,
     not_modelled_section,
     percent,
-    sections_markdown,
     sections_view,
     target_section,
 )
@@ -36,11 +35,6 @@ def serving_sections(document: ServingDocument) -> list[Section]:
 def serving_scores_view(document: ServingDocument) -> RenderableType:
     """The tables for a terminal."""
     return sections_view(serving_sections(document), document.get("targets"))
-
-
-def serving_scores_markdown(document: ServingDocument) -> str:
-    """The tables in Markdown."""
-    return sections_markdown(serving_sections(document))
 
 
 def _errors(

@@ -1,4 +1,4 @@
-"""Scores of predictions against published measurements, for the terminal and for Markdown."""
+"""Scores of predictions against published measurements, for the terminal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,11 +48,6 @@ def validation_view(document: ValidationDocument) -> RenderableType:
     return sections_view(validation_sections(document), document.get("targets"))
 
 
-def validation_markdown(document: ValidationDocument) -> str:
-    """The tables in Markdown, each under a heading of the third level."""
-    return sections_markdown(validation_sections(document))
-
-
 def sections_view(
     sections: Sequence[Section], targets: Sequence[TargetDocument] | None
 ) -> RenderableType:
@@ -70,27 +65,6 @@ def sections_view(
     if targets is not None:
         parts.append(_verdict(targets))
     return Group(*parts)
-
-
-def sections_markdown(sections: Sequence[Section]) -> str:
-    """Tables in Markdown, each under a heading of the third level."""
-    return "\n".join(map(_markdown, sections))
-
-
-def _markdown(section: Section) -> str:
-    lines = [
-        f"### {section.title}",
-        "",
-        _line(section.columns),
-        _line(["---"] + ["---:"] * (len(section.columns) - 1)),
-        *map(_line, section.rows),
-        "",
-    ]
-    return "\n".join([*lines, section.note, ""] if section.note else lines)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
 def _errors(

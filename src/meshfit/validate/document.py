@@ -9,7 +9,7 @@ from meshfit.validate.baselines import (
     textbook_figures,
 )
 from meshfit.validate.error_scores import ErrorScore
-from meshfit.validate.figures import figures_of
+from meshfit.validate.figures import figures_by_id
 from meshfit.validate.predictions import RowPrediction
 from meshfit.validate.rows import TruthRow
 from meshfit.validate.scores import score_figures
@@ -60,7 +60,7 @@ def validation_document(
         left_out: family -> its time score with constants that were fitted without it.
         with_targets: hold the scores against the project's targets.
     """
-    figures = {predicted.row.id: figures_of(predicted) for predicted in predictions}
+    figures = figures_by_id(predictions)
     scores = score_figures(rows, figures)
     document = ValidationDocument(
         file=file,

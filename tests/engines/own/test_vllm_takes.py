@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tools.server_cases import vllm
 
 from meshfit.cluster.shorthand import read_shorthand
 from meshfit.engines import engine_profile
@@ -15,6 +14,7 @@ from meshfit.serve.setting.layout import ServingLayout
 from meshfit.serve.setting.space import serving_space
 from meshfit.workload.models import read_model
 from tests.engines.test_server_exports import handover
+from tools.server_cases import vllm
 
 pytestmark = pytest.mark.vllm
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from rich.console import Console
 
 from meshfit.compare.candidate import MeasuredCandidate
-from meshfit.compare.predicted import PredictedStep
 from meshfit.errors import RunError
 from meshfit.funnel.sweep.fit import fit_layouts
 from meshfit.job.layout import layout_of_keys, parse_layout_text
 from meshfit.job.spec import Job
 from meshfit.mesh.orders import levels_of_axes, whole_order
+
+from .predicted import PredictedStep
 
 Placed = tuple[str, str]
 """A layout as ``--layout`` takes it, and the axes of its rank order (empty: the engine's own)."""

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
-from meshfit.compare.predicted import (
+from meshfit.units import format_duration, format_percent
+
+from .predicted import (
     CLEARLY_APART,
     NEAR,
     PredictedStep,
     pairs_apart,
     wrong_pairs,
 )
-from meshfit.units import format_duration, format_percent
 
 _COLUMNS = ("layout", "axes, outermost first", "each axis within", "predicted", "measured", "error")
 

@@ -1,4 +1,4 @@
-"""``docs/rules.md``, made from the rules themselves: ``python -m meshfit.report.rules > docs/rules.md``.
+"""``docs/rules.md``, made from the rules themselves: ``python -m tools.rules_page > docs/rules.md``.
 
 A test compares the file with what this writes, so a rule cannot be left out.
 """
@@ -19,7 +19,7 @@ _HEAD = """\
 # Rules
 
 What makes a layout legal, engine by engine. This page is written by
-`python -m meshfit.report.rules`; a test keeps it equal to the code.
+`python -m tools.rules_page`; a test keeps it equal to the code.
 
 `meshfit check JOB` reports every broken rule at once, each with its values, the nearest legal
 values, the module of the model, and the engine's own option. `meshfit check JOB --engine all` asks

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from meshfit import __version__
 from meshfit.compare.candidate import MeasuredCandidate
-from meshfit.compare.regret import TimedLayout
 from meshfit.errors import InputError
 from meshfit.funnel.space.planning import Plan, make_plan
 from meshfit.funnel.sweep.fit import fit_layouts
@@ -22,6 +21,8 @@ from meshfit.funnel.sweep.shortlist import shortlist
 from meshfit.job.spec import SHORTLIST_LENGTH, Job
 from meshfit.record.files import write_json_atomically
 from meshfit.units import format_bandwidth
+
+from .regret import TimedLayout
 
 SHORTLIST_NAME = "shortlist.json"
 """In the sweep's folder: what would have been run, written before anything ran."""

@@ -1,6 +1,7 @@
-"""What tools share."""
+"""Pages of docs/ whose tables tools write."""
 
 import pytest
+
 from tools.pages import DOCS, write_tables
 
 WRITTEN = ("accuracy", "collectives", "engine-agreement", "exhaustive", "lab-predictions")

@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from meshfit.compare.regret import score_shortlist
 from meshfit.errors import InputError
-from meshfit.funnel.sweep.exhaustive import (
+from meshfit.job.read import read_job
+from meshfit.job.spec import SHORTLIST_LENGTH, Job
+from tests.funnel.small_job import read_small_job
+from tools.sweeps.every_layout import (
     ExhaustiveDocument,
     LayoutRow,
     predicted_today,
     run_every_layout,
     timed_layouts,
 )
-from meshfit.job.read import read_job
-from meshfit.job.spec import SHORTLIST_LENGTH, Job
-from meshfit.report.exhaustive import SweepShown, exhaustive_markdown
-from tests.funnel.small_job import read_small_job
+from tools.sweeps.every_layout_page import SweepShown, exhaustive_markdown
+from tools.sweeps.regret import score_shortlist
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "exhaustive"
 

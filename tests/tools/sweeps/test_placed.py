@@ -6,9 +6,9 @@ from rich.console import Console
 
 from meshfit.errors import RunError
 from meshfit.funnel.space.planning import estimate_candidates
-from meshfit.funnel.sweep import placed
 from meshfit.job.read import read_job
 from meshfit.mesh.candidates import Candidates
+from tools.sweeps import placed
 
 JOB = Path(__file__).parents[3] / "examples" / "lab" / "job.yaml"
 LAYOUT = "tp=2,dp_replicate=2,micro_batch_size=8"

@@ -1,5 +1,5 @@
-from meshfit.compare.predicted import PredictedStep
-from meshfit.report.placed import placed_markdown
+from tools.sweeps.placed_page import placed_markdown
+from tools.sweeps.predicted import PredictedStep
 
 
 def step(order, predicted_s, measured_s, exposed_s=1.0):

@@ -1,6 +1,6 @@
 import pytest
 
-from meshfit.compare.predicted import PredictedStep, pairs_apart, wrong_pairs
+from tools.sweeps.predicted import PredictedStep, pairs_apart, wrong_pairs
 
 
 def step(predicted_s, measured_s, *, exposed_s=0.0, label="tp=2"):

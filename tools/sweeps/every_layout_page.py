@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meshfit.compare.regret import CLEAR_RATIO, ShortlistScore
 from meshfit.units import format_duration, format_percent
+from meshfit.validate.serving.layouts import CLEAR_RATIO
+
+from .regret import ShortlistScore
 
 
 @dataclass(frozen=True, kw_only=True)

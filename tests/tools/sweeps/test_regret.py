@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfit.compare.regret import (
+from tools.sweeps.regret import (
     TimedLayout,
     mean_regret_of_random,
     pairs_in_order,

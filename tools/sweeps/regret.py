@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
-CLEAR_RATIO = 1.05
-"""Two layouts whose steps differ by less count as equally fast: their order is not judged."""
+from meshfit.validate.serving.layouts import CLEAR_RATIO
 
 
 @dataclass(frozen=True, kw_only=True)
