@@ -11,7 +11,7 @@ from pathlib import Path
 from pages import DOCS, write_tables
 from sections import sections_markdown
 
-from meshfit.report.validation import validation_sections
+from meshfit.report.scores.training import validation_sections
 from meshfit.validate.document import validation_document
 from meshfit.validate.predictions import predict_rows
 from meshfit.validate.refit import leave_one_out

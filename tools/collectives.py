@@ -11,7 +11,7 @@ from pathlib import Path
 from pages import DOCS, write_tables
 from sections import sections_markdown
 
-from meshfit.report.collectives import collectives_sections
+from meshfit.report.scores.collectives import collectives_sections
 from meshfit.validate.collectives.document import collectives_document
 from meshfit.validate.collectives.predictions import predict_collectives
 from meshfit.validate.collectives.rows import read_collective_rows

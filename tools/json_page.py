@@ -34,13 +34,32 @@ from meshfit.funnel.sweep.scale import scale_document
 from meshfit.funnel.sweep.train import train_document
 from meshfit.lab.machine import lab_document
 from meshfit.record.schema import Parity
-from meshfit.report import documents
-from meshfit.report.probe import probe_document
-from meshfit.report.routing_document import RoutingDocument
-from meshfit.report.serving_fit import serving_fit_document
-from meshfit.report.serving_plan import serving_plan_document
-from meshfit.report.simulated_front import simulated_rows
-from meshfit.report.simulation import simulation_document
+from meshfit.report.documents.check import ViolationDocument
+from meshfit.report.documents.fit import (
+    CandidateDocument,
+    FitDocument,
+    ProfileDocument,
+    RankDocument,
+    ReferenceDocument,
+    SpreadDocument,
+    WinnerDocument,
+)
+from meshfit.report.documents.plan import (
+    CampaignDocument,
+    DryRunRow,
+    MeshDocument,
+    NamedDocument,
+    PlanCandidateDocument,
+    PlanDocument,
+    RecommendedDocument,
+    SpaceDocument,
+)
+from meshfit.report.documents.routing import RoutingDocument
+from meshfit.report.inputs.probe import probe_document
+from meshfit.report.serving.fit import serving_fit_document
+from meshfit.report.serving.plan import serving_plan_document
+from meshfit.report.serving.simulated_front import simulated_rows
+from meshfit.report.serving.simulation import simulation_document
 from meshfit.serve.bench import suspicion
 from meshfit.serve.bench.document import bench_document
 from meshfit.validate.collectives.document import CollectivesDocument
@@ -69,7 +88,7 @@ class Printed:
 
 
 _FILES = Printed(words="`files`: paths that were written.")
-_FIT = Printed(document=documents.FitDocument)
+_FIT = Printed(document=FitDocument)
 
 PRINTED: Mapping[str, Printed] = {
     "model": Printed(document=inventory),
@@ -93,7 +112,7 @@ PRINTED: Mapping[str, Printed] = {
     "check of an engine's file": Printed(document=engine_file_document),
     "check of a server's file": Printed(document=server_file_document),
     "plan": Printed(
-        document=documents.PlanDocument,
+        document=PlanDocument,
         parts={
             "explain": explain_document,
             "asked": asked_documents,
@@ -104,7 +123,7 @@ PRINTED: Mapping[str, Printed] = {
     ),
     "dryrun": Printed(document=dry_run_document, parts={"of the step": document_of}),
     "run": Printed(
-        document=documents.FitDocument,
+        document=FitDocument,
         words="As `fit`, of one layout; with `--in-engine` as `compare`, `log` null where there is none.",
     ),
     "compare": Printed(document=compared_document, parts={"without a job": logged_document}),
@@ -136,20 +155,20 @@ PRINTED: Mapping[str, Printed] = {
 """Command -> its document."""
 
 SHARED: Sequence[type] = (
-    documents.PlanCandidateDocument,
-    documents.MeshDocument,
-    documents.RecommendedDocument,
-    documents.NamedDocument,
-    documents.DryRunRow,
-    documents.SpaceDocument,
-    documents.CandidateDocument,
-    documents.RankDocument,
-    documents.ProfileDocument,
-    documents.SpreadDocument,
-    documents.CampaignDocument,
-    documents.WinnerDocument,
-    documents.ReferenceDocument,
-    documents.ViolationDocument,
+    PlanCandidateDocument,
+    MeshDocument,
+    RecommendedDocument,
+    NamedDocument,
+    DryRunRow,
+    SpaceDocument,
+    CandidateDocument,
+    RankDocument,
+    ProfileDocument,
+    SpreadDocument,
+    CampaignDocument,
+    WinnerDocument,
+    ReferenceDocument,
+    ViolationDocument,
     RoutingDocument,
     BaselinesDocument,
     TargetDocument,
@@ -209,7 +228,7 @@ def _printed(printed: Printed) -> Iterator[str]:
     if printed.words:
         yield printed.words
         yield ""
-    if printed.document is documents.FitDocument and printed is not _FIT:
+    if printed.document is FitDocument and printed is not _FIT:
         return
     if printed.document is not None:
         yield from _described(printed.document)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from meshfit.report.validation import Section
+from meshfit.report.scores.sections import Section
 
 
 def sections_markdown(sections: Sequence[Section]) -> str:

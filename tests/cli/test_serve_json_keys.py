@@ -7,9 +7,9 @@ import pytest
 
 from meshfit.cli.output import print_json
 from meshfit.record.serving import OutputParity, ServingRow
-from meshfit.report.serving_fit import serving_fit_document
-from meshfit.report.serving_plan import serving_plan_document
-from meshfit.report.simulation import simulation_document
+from meshfit.report.serving.fit import serving_fit_document
+from meshfit.report.serving.plan import serving_plan_document
+from meshfit.report.serving.simulation import simulation_document
 from meshfit.serve.bench.document import bench_document
 from meshfit.serve.bench.measured import measured
 from meshfit.serve.bench.suspicion import links_of, measured_document

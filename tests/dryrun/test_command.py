@@ -16,7 +16,7 @@ from meshfit.errors import InputError
 from meshfit.funnel.check import dry_run
 from meshfit.funnel.check.dry_run import dry_run_document
 from meshfit.job.read import read_job
-from meshfit.report.dry_run import dry_run_view
+from meshfit.report.predicted.dry_run import dry_run_view
 from tests.run.layouts import CONFIGS
 
 JOB = """

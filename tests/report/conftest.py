@@ -8,8 +8,9 @@ import pytest
 from meshfit.breakdown import Interval, MemoryBreakdown, Prediction, TimeBreakdown
 from meshfit.mesh.spec import LayoutSpec, make_layout
 from meshfit.record.schema import Failure, ParameterGradient, Parity, RankReport, Record, RunResult
-from meshfit.report import documents
-from meshfit.report.documents import FitDocument, PlanDocument
+from meshfit.report.documents import fit, plan
+from meshfit.report.documents.fit import CandidateDocument, FitDocument
+from meshfit.report.documents.plan import PlanDocument
 
 MIB = 2**20
 CAPACITY = 1024 * MIB
@@ -107,8 +108,8 @@ def make_record():
 def make_candidate():
     """One row from records, with the sweep's warm-up."""
 
-    def candidate(*records: Record, **options: object) -> documents.CandidateDocument:
-        return documents.candidate(records, warmup_steps=WARMUP_STEPS, **options)
+    def candidate(*records: Record, **options: object) -> CandidateDocument:
+        return fit.candidate(records, warmup_steps=WARMUP_STEPS, **options)
 
     return candidate
 
@@ -116,7 +117,7 @@ def make_candidate():
 @pytest.fixture
 def plan_document() -> PlanDocument:
     candidates = [
-        documents.plan_candidate(
+        plan.plan_candidate(
             layout=layout,
             prediction=prediction_of(layout),
             verdict=verdict,
@@ -141,27 +142,27 @@ def plan_document() -> PlanDocument:
 def fit_document(plan_document: PlanDocument) -> FitDocument:
     crash = Failure(message="boom in layer 3", rank=1, phase="step 2", signal=6)
     rows = [
-        documents.candidate(
+        fit.candidate(
             [record_of("ddp", repeat=r, step_s=0.08 + 0.002 * r) for r in range(3)],
             warmup_steps=WARMUP_STEPS,
             reason="Won: highest measured throughput; compute binds.",
             absent={"exposed": "not measured yet", "mfu": "no peak is defined for CPU ranks"},
         ),
-        documents.candidate(
+        fit.candidate(
             [record_of("fsdp", repeat=r, step_s=0.11) for r in range(3)],
             warmup_steps=WARMUP_STEPS,
             reason="Lost by 27%: all_gather.dp_shard.",
             baseline=True,
         ),
-        documents.candidate(
+        fit.candidate(
             [record_of("tp", step_s=0.3)], warmup_steps=WARMUP_STEPS, reason="Lost by 73%."
         ),
-        documents.candidate(
+        fit.candidate(
             [record_of("pp", outcome="parity_failed", parity=parity_of(ok=False))],
             warmup_steps=WARMUP_STEPS,
             reason="Excluded: its gradients are not those of the reference.",
         ),
-        documents.candidate(
+        fit.candidate(
             [record_of("interleaved", outcome="crash", result=None, parity=None, failure=crash)],
             warmup_steps=WARMUP_STEPS,
         ),

@@ -1,4 +1,5 @@
-from meshfit.report.validation import Section, validation_sections
+from meshfit.report.scores.sections import Section
+from meshfit.report.scores.training import validation_sections
 from meshfit.validate.document import validation_document
 from meshfit.validate.predictions import predict_rows
 from tests.validate.builders import row

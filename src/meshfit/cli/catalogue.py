@@ -12,8 +12,8 @@ from meshfit.cluster.catalogue import accelerator_entry, accelerators, node_type
 from meshfit.cluster.document import accelerator_document, node_type_document
 from meshfit.engines import engine_profile
 from meshfit.engines.abilities import engine_abilities
-from meshfit.report.catalogue import entry_view, list_view
-from meshfit.report.inventory import inventory_view
+from meshfit.report.inputs.catalogue import entry_view, list_view
+from meshfit.report.inputs.inventory import inventory_view
 from meshfit.workload.counts import total_parameters
 from meshfit.workload.inventory import inventory
 from meshfit.workload.models import catalogue as model_catalogue

@@ -32,7 +32,7 @@ from meshfit.funnel.check.measured import measured_document, tokens_per_s
 from meshfit.job.engine_file import Added, is_engine_file
 from meshfit.job.read import read_job
 from meshfit.job.spec import Job
-from meshfit.report.check import check_view
+from meshfit.report.predicted.check import check_view
 from meshfit.serve.job.engine_file import is_server_file
 
 

@@ -83,7 +83,7 @@ def compare(
     """
     from meshfit.engines.logs.read import read_log
     from meshfit.funnel.check.logged import compared_document, facts_of_job, logged_document
-    from meshfit.report.logged import logged_view
+    from meshfit.report.measured.logged import logged_view
 
     added = Added(
         gpus=gpus,

@@ -31,7 +31,7 @@ def dryrun(
 ) -> None:
     """Run one rank's real program on fake tensors: peak memory, every collective, FLOPs."""
     from meshfit.funnel.check.dry_run import dry_run_document
-    from meshfit.report.dry_run import dry_run_view
+    from meshfit.report.predicted.dry_run import dry_run_view
 
     read = read_job(job, layout=layout, rank_order=rank_order)
     if read.layout is None:

@@ -13,8 +13,8 @@ from meshfit.funnel.check.checking import EXIT_CODES
 from meshfit.funnel.check.engine_file import engine_file_document
 from meshfit.funnel.check.server_file import server_file_document
 from meshfit.job.engine_file import Added, job_of_engine_file
-from meshfit.report.engine_file import engine_file_view
-from meshfit.report.server_file import server_file_view
+from meshfit.report.predicted.engine_file import engine_file_view
+from meshfit.report.serving.server_file import server_file_view
 from meshfit.serve.job.engine_file import served_file
 
 _PANEL = "For a file of an engine, what it does not say"

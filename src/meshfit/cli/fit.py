@@ -110,7 +110,7 @@ def conclude(end: FitEnd, as_json: bool) -> None:
     if as_json:
         print_json(end.document)
     else:
-        from meshfit.report.fit import fit_view
+        from meshfit.report.measured.fit import fit_view
 
         stdout.print(fit_view(end.document))
         stdout.print(f"\nreport   {_shown(end.folder.page)}", highlight=False)

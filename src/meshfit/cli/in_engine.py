@@ -8,7 +8,7 @@ import typer
 
 from meshfit.cli.output import print_json, stderr, stdout
 from meshfit.job.read import read_job
-from meshfit.report.logged import logged_view
+from meshfit.report.measured.logged import logged_view
 
 FAILED = 3
 

@@ -7,7 +7,7 @@ import typer
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
 from meshfit.cli.verify import built_counts, comparison
 from meshfit.errors import RunError
-from meshfit.report.inventory import inventory_view
+from meshfit.report.inputs.inventory import inventory_view
 from meshfit.workload.inventory import inventory
 from meshfit.workload.models import read_model
 

@@ -18,12 +18,12 @@ from meshfit.cli.output import AsJson, print_json, stdout
 from meshfit.errors import InputError
 from meshfit.funnel.plan.planned import PlanRequest, nothing_fits, planned_document
 from meshfit.job.read import read_job
-from meshfit.report.documents import PlanDocument
-from meshfit.report.dry_run import dry_run_table
-from meshfit.report.explain import explain_view
-from meshfit.report.placements import placements_view
-from meshfit.report.plan import plan_view
-from meshfit.report.sensitivity import sensitivity_view
+from meshfit.report.documents.plan import PlanDocument
+from meshfit.report.predicted.dry_run import dry_run_table
+from meshfit.report.predicted.explain import explain_view
+from meshfit.report.predicted.placements import placements_view
+from meshfit.report.predicted.plan import plan_view
+from meshfit.report.predicted.sensitivity import sensitivity_view
 
 NOTHING_FITS = 1
 

@@ -18,7 +18,7 @@ from meshfit.lab.hosts import launch_hosts
 from meshfit.launch.probe import launch_probe
 from meshfit.record.files import write_json_atomically
 from meshfit.record.probe import ProbeRecord, ProbeRequest, default_curves_path
-from meshfit.report.probe import probe_document, probe_view
+from meshfit.report.inputs.probe import probe_document, probe_view
 from meshfit.units import parse_bytes
 
 BROKEN = 1

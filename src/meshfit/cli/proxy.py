@@ -42,7 +42,7 @@ def conclude_proxies(document: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        from meshfit.report.proxies import proxies_view
+        from meshfit.report.measured.proxies import proxies_view
 
         stdout.print(proxies_view(document))
     if document["winner"] is None:

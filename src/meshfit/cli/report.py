@@ -27,7 +27,7 @@ def report(
     """Write the page of a finished run again, from its records."""
     from jinja2 import UndefinedError
 
-    from meshfit.report.page import render_page
+    from meshfit.report.page.page import render_page
 
     run = RunFolder(folder)
     content = _read_document(run.document, folder)

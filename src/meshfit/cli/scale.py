@@ -28,7 +28,7 @@ def scale(
 ) -> None:
     """Run one layout on growing numbers of ranks: what share of its throughput each point keeps."""
     from meshfit.funnel.sweep.scale import scale as run_scale
-    from meshfit.report.scaling import scale_view
+    from meshfit.report.measured.scaling import scale_view
 
     if strong == weak:
         raise InputError("give one of --strong (the global batch stays) and --weak (it grows)")

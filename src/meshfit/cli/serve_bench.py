@@ -82,7 +82,7 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Drive a real server with a job's traffic, open loop, and compare it with its prediction."""
-    from meshfit.report.serving_bench import bench_view
+    from meshfit.report.serving.bench import bench_view
 
     if client == "own":
         require_client()

@@ -33,7 +33,7 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Run the job's layouts on real servers; name the cheapest that meets the targets, or none."""
-    from meshfit.report.serving_fit import serving_fit_document, serving_fit_view
+    from meshfit.report.serving.fit import serving_fit_document, serving_fit_view
     from meshfit.serve.fit.fit import serving_fit
 
     read = read_serving_job(job)

@@ -32,8 +32,8 @@ def plan(
 
     Exits with 1 where nothing fits or, with `cluster: auto`, nothing meets the targets.
     """
-    from meshfit.report.serving_plan import serving_plan_document, serving_plan_view
-    from meshfit.report.simulated_front import simulated_front_view, simulated_rows
+    from meshfit.report.serving.plan import serving_plan_document, serving_plan_view
+    from meshfit.report.serving.simulated_front import simulated_front_view, simulated_rows
     from meshfit.serve.plan.planning import make_serving_plan
     from meshfit.serve.plan.simulated_front import simulated_front
 

@@ -63,7 +63,7 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Play requests one by one through a layout: latencies at p50 to p99, goodput, saturation."""
-    from meshfit.report.simulation import simulation_document, simulation_view
+    from meshfit.report.serving.simulation import simulation_document, simulation_view
     from meshfit.serve.bench.suspicion import measured_document, read_tokens_per_s
     from meshfit.serve.simulate.deployment import predicted_deployment
     from meshfit.serve.simulate.simulation import simulate as play

@@ -41,7 +41,7 @@ def train(
     """Train one layout with checkpoints; resume it under the same layout or another."""
     from meshfit.funnel.sweep.train import TrainOptions
     from meshfit.funnel.sweep.train import train as run_train
-    from meshfit.report.training import train_view
+    from meshfit.report.measured.training import train_view
 
     read = read_job(job, layout=layout, rank_order=rank_order, calibration=NO_CALIBRATION)
     options = TrainOptions(

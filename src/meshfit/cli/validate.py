@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from meshfit.cli.output import AsJson, print_json, stderr, stdout
-from meshfit.report.collectives import collectives_view
-from meshfit.report.serving_scores import serving_scores_view
-from meshfit.report.validation import validation_view
+from meshfit.report.scores.collectives import collectives_view
+from meshfit.report.scores.serving import serving_scores_view
+from meshfit.report.scores.training import validation_view
 from meshfit.validate.collectives.document import collectives_document
 from meshfit.validate.collectives.predictions import predict_collectives
 from meshfit.validate.collectives.rows import read_collective_rows

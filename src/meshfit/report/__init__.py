@@ -1,0 +1,1 @@
+"""What people see: documents, tables for the terminal, drawings, the HTML page."""

@@ -8,7 +8,7 @@ from meshfit.funnel.plan.plan_document import plan_document
 from meshfit.funnel.space.planning import make_plan
 from meshfit.job.layout import layout_of_keys
 from meshfit.job.read import read_job
-from meshfit.report.plan import plan_view
+from meshfit.report.predicted.plan import plan_view
 
 JOB = """
 schema_version: 1

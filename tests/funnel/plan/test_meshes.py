@@ -14,7 +14,7 @@ from meshfit.funnel.plan.meshes import (
 from meshfit.funnel.plan.plan_document import plan_document
 from meshfit.funnel.space.planning import make_plan
 from meshfit.job.read import read_job
-from meshfit.report.plan import mesh_rows
+from meshfit.report.predicted.plan import mesh_rows
 
 JOB = """
 schema_version: 1

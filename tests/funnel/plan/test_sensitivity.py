@@ -6,7 +6,7 @@ from rich.console import Console
 from meshfit.funnel.plan.sensitivity import ASSUMPTIONS, sensitivity_document
 from meshfit.funnel.space.planning import make_plan
 from meshfit.job.read import read_job
-from meshfit.report.sensitivity import sensitivity_view
+from meshfit.report.predicted.sensitivity import sensitivity_view
 
 JOB = """
 schema_version: 1

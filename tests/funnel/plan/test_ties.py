@@ -13,7 +13,7 @@ from meshfit.funnel.space.planning import make_plan
 from meshfit.job.read import read_job
 from meshfit.mesh.candidates import Candidates
 from meshfit.mesh.simplicity import complexities
-from meshfit.report.plan import plan_view
+from meshfit.report.predicted.plan import plan_view
 
 JOB = """
 schema_version: 1

@@ -17,7 +17,7 @@ from meshfit.funnel.proxy.shrink import shrunk
 from meshfit.job.read import read_job
 from meshfit.mesh.spec import make_layout
 from meshfit.record.schema import Failure, Record
-from meshfit.report.proxies import proxies_view
+from meshfit.report.measured.proxies import proxies_view
 from tests.cli.test_json_keys import COUNT, NUMBER, TEXT, keys, listed, maybe
 from tests.funnel.small_job import read_small_job, result, write_job
 

@@ -18,7 +18,7 @@ from meshfit.job.read import read_job
 from meshfit.mesh.spec import make_layout
 from meshfit.record.residuals import read_residuals
 from meshfit.record.schema import Failure
-from meshfit.report.calibration import calibration_view
+from meshfit.report.parts.calibration import calibration_view
 from tests.compare.builders import parity, record
 
 

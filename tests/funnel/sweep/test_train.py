@@ -11,7 +11,7 @@ from meshfit.job.read import read_job
 from meshfit.launch.supervise import LaunchOutcome
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.schema import CheckpointReport, Failure, RankReport, RunResult
-from meshfit.report.training import train_view
+from meshfit.report.measured.training import train_view
 from tests.funnel.small_job import write_job
 
 LAYOUT = LayoutSpec(dp_shard=2, zero_stage=3)

@@ -7,7 +7,7 @@ from meshfit.cluster.catalogue import accelerator
 from meshfit.cluster.shorthand import network_level
 from meshfit.cluster.topology import Level, Topology
 from meshfit.errors import InputError
-from meshfit.report.simulation import suspicion_view
+from meshfit.report.serving.simulation import suspicion_view
 from meshfit.serve.bench.suspicion import FAR_BEYOND, links_of, read_tokens_per_s, slow_path
 from meshfit.serve.setting.layout import DisaggregatedLayout, ServingLayout
 from meshfit.serve.time.device import likely_range

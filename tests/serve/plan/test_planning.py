@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from meshfit.errors import InputError
-from meshfit.report.serving_plan import serving_plan_document
+from meshfit.report.serving.plan import serving_plan_document
 from meshfit.serve.job.read import read_serving_job
 from meshfit.serve.plan.planning import make_serving_plan
 from meshfit.serve.plan.rows import capacity_per_gpu

@@ -1,6 +1,6 @@
 import pytest
 
-from meshfit.report.simulated_front import simulated_rows
+from meshfit.report.serving.simulated_front import simulated_rows
 from meshfit.serve.job.read import read_serving_job
 from meshfit.serve.plan.planning import make_serving_plan
 from meshfit.serve.plan.simulated_front import simulated_front

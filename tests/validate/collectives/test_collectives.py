@@ -5,7 +5,7 @@ import pytest
 
 from meshfit.errors import InputError
 from meshfit.predict.costs.constants import link_constants
-from meshfit.report.collectives import collectives_sections
+from meshfit.report.scores.collectives import collectives_sections
 from meshfit.validate.collectives.document import collectives_document
 from meshfit.validate.collectives.fit import fitted_to, measured_curves
 from meshfit.validate.collectives.predictions import interpolated, predict_collectives

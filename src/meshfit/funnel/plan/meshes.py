@@ -20,7 +20,7 @@ from meshfit.predict.estimates import Estimates
 from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.time.terms import EXPOSED_TERMS, TERMS
 from meshfit.predict.verdict import FITS, TIGHT, VERDICTS
-from meshfit.report.documents import MeshDocument, NamedDocument
+from meshfit.report.documents.plan import MeshDocument, NamedDocument
 from meshfit.units import format_duration
 
 AXES_OF_MESH: tuple[str, ...] = ("tp", "cp", "pp", "ep", "etp")

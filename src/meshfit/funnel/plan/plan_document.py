@@ -16,11 +16,8 @@ from meshfit.funnel.space.planning import Plan
 from meshfit.job.spec import Job
 from meshfit.mesh.generate import Generated
 from meshfit.mesh.neighbour import Neighbours
-from meshfit.report.documents import (
-    SCHEMA_VERSION,
-    PlanDocument,
-    SpaceDocument,
-)
+from meshfit.report.documents import SCHEMA_VERSION
+from meshfit.report.documents.plan import PlanDocument, SpaceDocument
 
 
 def plan_document(plan: Plan, *, top: int = 20) -> PlanDocument:

@@ -6,7 +6,7 @@ from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.campaign import campaign
 from meshfit.predict.estimates import Estimates
 from meshfit.predict.verdict import VERDICTS
-from meshfit.report.documents import (
+from meshfit.report.documents.plan import (
     CampaignDocument,
     PlanCandidateDocument,
     campaign_document,

@@ -17,7 +17,7 @@ from meshfit.funnel.space.planning import Plan, legal_space, make_plan
 from meshfit.job.spec import Job
 from meshfit.mesh.spec import LayoutSpec
 from meshfit.predict.coverage import why_not_covered
-from meshfit.report.documents import PlanDocument
+from meshfit.report.documents.plan import PlanDocument
 
 PLACED_LAYOUTS = 3
 """So many of the best are looked at for ``placements``."""

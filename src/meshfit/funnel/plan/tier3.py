@@ -11,7 +11,7 @@ from meshfit.funnel.plan.meshes import leaders_of
 from meshfit.funnel.space.planning import Plan
 from meshfit.mesh.groups import ranks_by_place
 from meshfit.mesh.spec import AXES, LayoutSpec
-from meshfit.report.documents import DryRunRow
+from meshfit.report.documents.plan import DryRunRow
 
 RUNNER = "native"
 """The engine whose program a dry run runs: meshfit's own."""

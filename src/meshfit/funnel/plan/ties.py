@@ -18,7 +18,7 @@ from meshfit.mesh.simplicity import complexities
 from meshfit.predict.estimates import Estimates
 from meshfit.predict.simulate.tier2 import simulated
 from meshfit.predict.verdict import DOES_NOT_FIT
-from meshfit.report.documents import RecommendedDocument
+from meshfit.report.documents.plan import RecommendedDocument
 
 IntArray = NDArray[np.int64]
 

@@ -29,8 +29,8 @@ from meshfit.record.files import write_json_atomically
 from meshfit.record.lock import folder_lock
 from meshfit.record.schema import SweepPlan
 from meshfit.record.store import RecordStore
-from meshfit.report.documents import FitDocument
-from meshfit.report.page import render_page
+from meshfit.report.documents.fit import FitDocument
+from meshfit.report.page.page import render_page
 from meshfit.units import format_bytes, format_duration
 
 START_UP_S = 20.0

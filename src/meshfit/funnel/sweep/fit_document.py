@@ -13,15 +13,15 @@ from meshfit.errors import InputError
 from meshfit.funnel.sweep.sweep import SweepEnd, device_seconds
 from meshfit.job.spec import Job
 from meshfit.record.schema import Record, SweepPlan
-from meshfit.report.documents import (
-    SCHEMA_VERSION,
+from meshfit.report.documents import SCHEMA_VERSION
+from meshfit.report.documents.fit import (
     CandidateDocument,
     FitDocument,
-    PlanDocument,
     ReferenceDocument,
     WinnerDocument,
     candidate,
 )
+from meshfit.report.documents.plan import PlanDocument
 from meshfit.workload.inventory import inventory
 
 CPU_NOTICE = (

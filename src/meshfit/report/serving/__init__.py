@@ -1,0 +1,1 @@
+"""Servers, as documents and for the terminal: plans, simulations, benchmarks, fits, files."""
