@@ -30,10 +30,11 @@ from meshfit.funnel.plan.left_behind import asked_documents, too_large_documents
 from meshfit.funnel.plan.placements import placements_document
 from meshfit.funnel.plan.sensitivity import sensitivity_document
 from meshfit.funnel.proxy.proxies import proxy_document
+from meshfit.funnel.sweep.balance import balance_document
 from meshfit.funnel.sweep.scale import scale_document
 from meshfit.funnel.sweep.train import train_document
 from meshfit.lab.machine import lab_document
-from meshfit.record.schema import Parity
+from meshfit.record.schema import Parity, PartCost
 from meshfit.report.documents.check import ViolationDocument
 from meshfit.report.documents.fit import (
     CandidateDocument,
@@ -128,6 +129,7 @@ PRINTED: Mapping[str, Printed] = {
     ),
     "compare": Printed(document=compared_document, parts={"without a job": logged_document}),
     "train": Printed(document=train_document),
+    "balance": Printed(document=balance_document, parts={"parts[]": PartCost}),
     "scale": Printed(document=scale_document, parts={"points[]": ScalingPoint}),
     "fit": _FIT,
     "fit --proxy": Printed(document=proxy_document),

@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 
 from meshfit import __version__
 from meshfit.cli import (
+    balance,
     catalogue,
     check,
     compare,
@@ -51,6 +52,7 @@ app.command()(probe.probe)
 app.command()(check.check)
 app.command()(plan.plan)
 app.command()(dryrun.dryrun)
+app.command()(balance.balance)
 app.command()(fit.run)
 app.command()(fit.fit)
 app.command()(scale.scale)

@@ -24,7 +24,7 @@ Outcome = Literal[
     "launch_error",
     "interrupted",
 ]
-Purpose = Literal["weights", "reference", "measure", "parity", "train"]
+Purpose = Literal["weights", "reference", "measure", "parity", "train", "parts"]
 ParityKind = Literal["single_process", "reduced", "reference"]
 
 
@@ -79,7 +79,8 @@ class RunRequest:
         purpose: ``weights`` writes initial weights; ``reference`` also writes losses, gradient
             norms and first-step gradients to compare with; ``parity`` runs only the judged steps;
             ``measure`` runs everything; ``train`` takes its steps, with checkpoints, and is compared
-            with nothing.
+            with nothing; ``parts`` is one process that measures the model part by part, a micro-batch
+            for each of its steps, and draws the weights if they are not there.
         model_config: Hugging Face config, as read.
         weights: folder of safetensors that every layout loads its shards from.
         steps, warmup_steps: optimizer steps in all; how many first ones timing leaves out.
@@ -234,6 +235,24 @@ class ReplayedSteps:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartCost:
+    """What one part of a model takes on one device, for one micro-batch.
+
+    Attributes:
+        name: ``embedding``, ``layer`` with its number, ``head`` (final norm, head and loss).
+        seconds: of forward and backward, recomputation included; the median over micro-batches.
+        kept_bytes: from its forward to its backward.
+        parameter_bytes, trained_bytes: of all its parameters, and of those that are trained.
+    """
+
+    name: str
+    seconds: float
+    kept_bytes: int
+    parameter_bytes: int
+    trained_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunResult:
     """What the worker found. Losses and gradient norms are per optimizer step, already global."""
 
@@ -257,6 +276,8 @@ class RunResult:
     """None in a dense model."""
     replayed: ReplayedSteps | None = None
     """What parity is judged by, with ``gradients``, where router choices were replayed."""
+    parts: tuple[PartCost, ...] = ()
+    """In the model's order; of the purpose ``parts`` alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

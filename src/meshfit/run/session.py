@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ class Session:
             "parity": self._train,
             "measure": self._train,
             "train": self._train_on,
+            "parts": self._measure_parts,
         }
 
     def run(self) -> None:
@@ -149,6 +150,32 @@ class Session:
             first_step=steps.start,
             load_s=max((seconds for seconds in loads_s if seconds is not None), default=None),
             checkpoints=saved,
+        )
+
+    def _measure_parts(self, rank: Rank) -> RunResult:
+        from meshfit.run.parts import measure_parts  # noqa: PLC0415
+
+        request = self._request
+        self._heartbeat.beat("build")
+        write_initial_weights(request.model_config, Path(request.weights), request.seed)
+        trainer, model, corpus = self._prepare(rank)
+        self._phases.end("build")
+
+        def passes() -> Iterator[int]:
+            for step in range(request.steps):
+                self._heartbeat.beat("train", step)
+                yield step
+
+        parts = measure_parts(model, trainer, rank.device, passes())
+        self._phases.end("end")
+        return RunResult(
+            losses=(),
+            gradient_norms=(),
+            useful_tokens_per_step=corpus.valid_tokens(0),
+            ranks=(),
+            phases_s=self._phases.ended_s,
+            environment=self._environment(model, corpus, rank),
+            parts=parts,
         )
 
     def _step(self, trainer: Trainer, rank: Rank, step: int, judge: Judge | None = None) -> None:

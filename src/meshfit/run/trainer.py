@@ -73,7 +73,7 @@ class Trainer:
         if self._experts is not None:
             self._experts.begin_step(step)
         with self.clock.input_wait():
-            inputs, labels = self._load(step)
+            inputs, labels = self.load(step)
         # Gradients are averaged over ranks; the loss is a mean over the step's valid tokens.
         scale = self._layout.gradient_ranks / _targets(self._corpus, step)
         with divided_logits(self._layout.tp):
@@ -97,6 +97,22 @@ class Trainer:
         if self._experts is not None:
             self._experts.end_step()
 
+    def load(self, step: int) -> tuple[Tensor | None, Tensor | None]:
+        """This rank's sequences, or its part of them, as inputs and labels; a middle stage needs neither.
+
+        A token below 0 is the complement of one that is no label: padding, or part of a prompt.
+        """
+        if not (self._has_first or self._has_last):
+            return None, None
+        count = self._training.global_batch_size // self._layout.data_parallel_size
+        tokens = self._tokens(step, count).to(self._device, non_blocking=True)
+        inputs, labels = tokens[:, :-1], tokens[:, 1:]
+        inputs = torch.where(inputs < 0, ~inputs, inputs)
+        labels = labels.masked_fill(labels < 0, IGNORED)
+        if self._context is None:
+            return inputs, labels
+        return self._context.own(inputs), self._context.own(labels)
+
     @property
     def num_steps(self) -> int:
         """Steps taken so far."""
@@ -118,22 +134,6 @@ class Trainer:
     def gradient_norms(self) -> list[float]:
         """Global gradient norm before clipping, of every step so far."""
         return torch.stack(self._norms).tolist()
-
-    def _load(self, step: int) -> tuple[Tensor | None, Tensor | None]:
-        """This rank's sequences, or its part of them, as inputs and labels; a middle stage needs neither.
-
-        A token below 0 is the complement of one that is no label: padding, or part of a prompt.
-        """
-        if not (self._has_first or self._has_last):
-            return None, None
-        count = self._training.global_batch_size // self._layout.data_parallel_size
-        tokens = self._tokens(step, count).to(self._device, non_blocking=True)
-        inputs, labels = tokens[:, :-1], tokens[:, 1:]
-        inputs = torch.where(inputs < 0, ~inputs, inputs)
-        labels = labels.masked_fill(labels < 0, IGNORED)
-        if self._context is None:
-            return inputs, labels
-        return self._context.own(inputs), self._context.own(labels)
 
     def _tokens(self, step: int, count: int) -> Tensor:
         """This rank's ``count`` sequences of a step, in host memory."""
