@@ -21,7 +21,7 @@ def balance(
 
     One process, no pipeline. Exit code 1 where no split fits the memory."""
     from meshfit.funnel.sweep.balance import balance as measured_balance
-    from meshfit.report.balance import balance_view
+    from meshfit.report.measured.balance import balance_view
 
     read = read_job(job, layout=layout, calibration=NO_CALIBRATION)
     end = measured_balance(read, out=out, console=stderr)

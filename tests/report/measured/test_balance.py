@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from meshfit.report.balance import balance_view
+from meshfit.report.measured.balance import balance_view
 
 PART = {"seconds": 0.01, "kept_bytes": 2**20, "parameter_bytes": 2**10, "trained_bytes": 2**10}
 
