@@ -7,9 +7,9 @@ import pytest
 
 from meshfit.serve.setting.layout import ServingLayout
 from meshfit.serve.time.device import serving_constants
-from meshfit.validate.serving.fit import fitted_to
 from meshfit.validate.serving.predictions import predict_serving
 from tests.validate.serving.test_predictions import ROW
+from tools.fit_serving import fitted_to
 
 ROWS = [
     replace(
