@@ -1,6 +1,5 @@
 """Parts of a whole model, measured in one process."""
 
-
 import pytest
 
 from meshfit.engines.native.profile import NATIVE
