@@ -27,6 +27,7 @@ from meshfit.launch.folder import start_empty
 from meshfit.launch.orphans import end_orphans
 from meshfit.launch.outcome import says_out_of_memory
 from meshfit.launch.program import ProgramEnd, run_program
+from meshfit.mesh.spec import LayoutSpec
 from meshfit.record.engine_log import EngineLog, LoggedMemory
 from meshfit.record.environment import host_environment, host_name
 from meshfit.record.files import write_json_atomically
@@ -79,15 +80,7 @@ def run_in_engine(job: Job, *, python: Path, out: Path | None, console: Console)
         NotInstalledError: the engine is not installed in that environment.
         RunError: a process of it cannot be ended.
     """
-    layout = job.layout
-    if layout is None:
-        raise InputError("no layout to run: give `layout:` in the job or --layout dp_replicate=4")
-    if not job.topology.is_here:
-        raise InputError(
-            "an engine is started on this machine: set `cluster: here`; elsewhere start the files of "
-            "`meshfit export`, and give the log to `meshfit compare --log`"
-        )
-    require_legal(job, layout)
+    layout = _layout_to_start(job)
     given = handover_of(job, layout)
     weights = str(job.weights) if job.weights else None
     start = STARTS[job.profile.name](given, weights)
@@ -114,25 +107,25 @@ def run_in_engine(job: Job, *, python: Path, out: Path | None, console: Console)
         )
         log, failure = _judged(job, start, ended, files)
         outcome = _outcome(ended, failure)
-        record = Record(
-            plan_hash=key,
-            candidate=layout.label,
-            repeat=0,
-            purpose="measure",
-            layout=layout,
-            outcome=outcome,
-            started_at=began.isoformat(timespec="seconds"),
-            seconds=ended.seconds,
-            result=None if log is None else as_result(log, job, version),
-            failure=failure,
-            prediction=given.prediction,
-            folder=folder.relative(files),
+        RecordStore(folder.root).append(
+            Record(
+                plan_hash=key,
+                candidate=layout.label,
+                repeat=0,
+                purpose="measure",
+                layout=layout,
+                outcome=outcome,
+                started_at=began.isoformat(timespec="seconds"),
+                seconds=ended.seconds,
+                result=None if log is None else as_result(log, job, version),
+                failure=failure,
+                prediction=given.prediction,
+                folder=folder.relative(files),
+            )
         )
-        RecordStore(folder.root).append(record)
-        document = _document(job, given, log)
         if log is not None:
             write_json_atomically(files / LOG, log)
-    document |= {
+    document = _document(job, given, log) | {
         "outcome": outcome,
         "failure": failure and failure.message,
         "seconds": ended.seconds,
@@ -140,6 +133,19 @@ def run_in_engine(job: Job, *, python: Path, out: Path | None, console: Console)
         "installed": version,
     }
     return EngineEnd(outcome=outcome, folder=folder.root, document=document)
+
+
+def _layout_to_start(job: Job) -> LayoutSpec:
+    layout = job.layout
+    if layout is None:
+        raise InputError("no layout to run: give `layout:` in the job or --layout dp_replicate=4")
+    if not job.topology.is_here:
+        raise InputError(
+            "an engine is started on this machine: set `cluster: here`; elsewhere start the files of "
+            "`meshfit export`, and give the log to `meshfit compare --log`"
+        )
+    require_legal(job, layout)
+    return layout
 
 
 def installed_version(engine: str, python: Path) -> str:
