@@ -167,6 +167,8 @@ class EngineProfile:
         gathers_logits: whether every tensor-parallel rank holds the logits of the whole vocabulary.
         saves_gathered_inputs: whether under sequence parallelism the gathered input of a linear is
             kept for backward (PyTorch), or gathered again (Megatron-Core).
+        gathers_latents: whether under sequence parallelism latent attention makes latents of a rank's
+            own tokens and gathers those, not hidden states.
         norm_kernel: how RMS norms compute: by hand in transformers' way, in several operations all in
             fp32 (PyTorch's own up to 2.8), or in one kernel.
         fused_activations: whether one kernel computes an activation, keeping fewer tensors.
@@ -244,6 +246,7 @@ class EngineProfile:
     gradients_live_in_buckets: bool = True
     gathers_logits: bool = True
     saves_gathered_inputs: bool = True
+    gathers_latents: bool = False
     norm_kernel: Literal["by_hand", "fp32", "fused"] = "by_hand"
     fused_activations: bool = False
     compiles: bool = False

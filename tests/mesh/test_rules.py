@@ -132,6 +132,7 @@ NATIVE_EXAMPLES = [
     ("attention_heads_divisible", {"num_attention_heads": 12, "tp": 6}, {"tp": 8}),
     ("key_value_heads_divide_or_replicate", {"num_key_value_heads": 8, "tp": 16}, {"tp": 12}),
     ("intermediate_size_divisible", {"intermediate_size": 96, "tp": 8}, {"tp": 64}),
+    ("shared_expert_width_divisible", {"shared_expert_intermediate_size": 96, "tp": 8}, {"tp": 5}),
     ("sequence_parallel_needs_tensor_parallel", {"sp": True, "tp": 2}, {"tp": 1}),
     (
         "sequence_divisible_by_cp_and_tp",
@@ -263,11 +264,6 @@ NATIVE_EXAMPLES = [
         "adapters_beside_whole_matrices",
         {"adapters": True, "model_type": "llama", "tp": 2},
         {"model_type": "gpt2"},
-    ),
-    (
-        "latent_attention_without_tensor_parallel",
-        {"latent_attention": True, "model_type": "deepseek_v3", "tp": 1},
-        {"tp": 2},
     ),
     ("recompute_known", {"recompute": "full"}, {"recompute": "attention"}),
     ("offload_not_run", {"offload": "none"}, {"offload": "cpu"}),

@@ -22,7 +22,6 @@ from tests.run.sessions import SESSIONS
         ("mixtral", {"tp": 2}, "tp: the runner does not cut experts over tp; spread them with ep"),
         ("mixtral", {"ep": 2, "tp": 2, "sp": False}, "would all send the same tokens; use sp=true"),
         ("mixtral_auxiliary", {"pp": 2}, "pp: the routers' auxiliary loss takes means over all"),
-        ("deepseek_v3", {"tp": 2, "ep": 2}, "tp: transformers has no plan to cut latent attention"),
         ("llama", {"offload": "cpu"}, "CPU ranks have them in host memory as it is"),
         (
             "llama",

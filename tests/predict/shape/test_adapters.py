@@ -72,8 +72,22 @@ def test_what_passes_between_two_factors_is_kept_as_tensor_parallelism_leaves_it
         ),
         AdapterSpec(rank=8, targets=("q_proj", "o_proj")),
         element_bytes=2,
+        gathers_latents=True,
     )
     assert [(one.name, one.bytes_per_token, one.split) for one in kept] == [
         ("self_attn.q_proj.weight.low_rank", 16, "whole"),
         ("self_attn.o_proj.weight.low_rank", 16, "sequence"),
     ]
+
+
+@pytest.mark.parametrize(("gathers_latents", "split"), [(True, "sequence"), (False, "whole")])
+def test_what_makes_latents_sees_a_ranks_own_tokens_where_these_are_gathered(
+    gathers_latents, split
+):
+    (kept,) = low_rank_outputs(
+        linear("self_attn.q_a_proj", 4096, 1024),
+        AdapterSpec(rank=8),
+        element_bytes=2,
+        gathers_latents=gathers_latents,
+    )
+    assert kept.split == split

@@ -9,6 +9,7 @@ RULES: tuple[str, ...] = (
     "attention_heads_divisible",
     "key_value_heads_divide_or_replicate",
     "intermediate_size_divisible",
+    "shared_expert_width_divisible",
     "sequence_parallel_needs_tensor_parallel",
     "sequence_divisible_by_cp_and_tp",
     "sequence_divisible_by_exchange",
@@ -51,7 +52,6 @@ RULES: tuple[str, ...] = (
     "auxiliary_loss_of_whole_sequences",
     "expert_capacity_of_whole_sequences",
     "adapters_beside_whole_matrices",
-    "latent_attention_without_tensor_parallel",
     "recompute_known",
     "offload_not_run",
 )
@@ -88,6 +88,7 @@ NATIVE = EngineProfile(
     frozen_as_trained=True,
     root_stays_gathered=True,
     gathers_logits=False,
+    gathers_latents=True,
     host_s_per_layer=HOST_S_PER_LAYER,
     tensor_parallel_host_s_per_layer=TENSOR_PARALLEL_HOST_S_PER_LAYER,
 )

@@ -65,22 +65,6 @@ def adapters_beside_whole_matrices(adapters: Fact, model_type: Fact, tp: Fact) -
 
 
 @rule(
-    subject="tp",
-    message=(
-        "{engine} does not split {model_type} by tp={tp}: transformers has no tensor-parallel plan for "
-        "its latent attention"
-    ),
-    module="attention",
-    lists_all=True,
-)
-def latent_attention_without_tensor_parallel(
-    latent_attention: Fact, model_type: Fact, tp: Fact
-) -> Fact:
-    """Low-rank projections are shared by all heads."""
-    return (latent_attention == 0) | (tp == 1)
-
-
-@rule(
     subject="recompute",
     message="{engine} does not run recompute={recompute!r}",
     lists_all=True,

@@ -82,7 +82,9 @@ def layer_tensors(layer: LayerSpec, basis: LayerBasis) -> tuple[SavedTensor, ...
     linears = (t for _, block in layer.blocks for t in block.tensors(basis.hidden_size))
     return (
         *kept_beside_adapters(tensors, basis.adapter),
-        *low_rank_outputs(linears, basis.adapter, basis.compute_bytes),
+        *low_rank_outputs(
+            linears, basis.adapter, basis.compute_bytes, gathers_latents=basis.gathers_latents
+        ),
     )
 
 

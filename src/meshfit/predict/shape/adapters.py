@@ -16,6 +16,7 @@ QUANTISATION_BLOCK = 64
 
 _CONSUMERS: dict[str, tuple[str, ...]] = {
     "attention.input": ("q_proj", "k_proj", "v_proj", "q_a_proj", "kv_a_proj_with_mqa", "qkv_proj"),
+    "attention.gathered_input": ("q_proj",),
     "attention.out": ("o_proj",),
     "mlp.input": ("gate_proj", "up_proj"),
     "mlp.product": ("down_proj",),
@@ -63,16 +64,18 @@ def kept_beside_adapters(
 
 
 def low_rank_outputs(
-    tensors: Iterable[Tensor], adapter: AdapterSpec, element_bytes: int
+    tensors: Iterable[Tensor], adapter: AdapterSpec, element_bytes: int, *, gathers_latents: bool
 ) -> tuple[SavedTensor, ...]:
     """What passes between the two factors of each adapter, kept for the gradient of the second: of
     all tokens on every rank beside a linear that tensor parallelism cuts by columns, of a rank's
-    share of the sequence beside one cut by rows, whose first factor's summands are added up there."""
+    share of the sequence beside one cut by rows, whose first factor's summands are added up there,
+    and beside a whole one that makes latents, where these are what is gathered."""
+    own_tokens = ("row", None) if gathers_latents else ("row",)
     return tuple(
         SavedTensor(
             name=f"{tensor.name}.low_rank",
             bytes_per_token=adapter.rank * element_bytes,
-            split="sequence" if tensor.split == "row" else "whole",
+            split="sequence" if tensor.split in own_tokens else "whole",
         )
         for tensor in tensors
         if adapter_elements(tensor, adapter)

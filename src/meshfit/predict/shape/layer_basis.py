@@ -84,6 +84,7 @@ class LayerBasis:
             transformers does beside a mask.
         activation_tensors: tensors that the activation of a plain MLP keeps, its output included.
         gathered_inputs: under sequence parallelism the gathered input of a linear is kept.
+        gathers_latents: latents of attention are made of a rank's own tokens, and gathered.
         attention_dropout, hidden_dropout: probabilities.
         adapter: None where all weights are trained.
         fp32_router: the router multiplies in fp32, from a copy of its input.
@@ -107,6 +108,7 @@ class LayerBasis:
     activation_tensors: int
     fp32_router: bool
     gathered_inputs: bool
+    gathers_latents: bool
     attention_dropout: float
     hidden_dropout: float
     adapter: AdapterSpec | None
@@ -158,6 +160,7 @@ def layer_basis(
         activation_tensors=_activation_tensors(model, profile, compiled=compiled),
         fp32_router=model.model_type.startswith(_FP32_ROUTERS),
         gathered_inputs=profile.saves_gathered_inputs,
+        gathers_latents=profile.gathers_latents,
         attention_dropout=_first(runtime.attention_dropout, dropout),
         hidden_dropout=_first(runtime.hidden_dropout, dropout),
         adapter=training.adapter,

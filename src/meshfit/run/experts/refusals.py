@@ -24,8 +24,6 @@ def refusals(config: Mapping[str, Any], layout: LayoutSpec) -> Iterator[tuple[st
         yield "etp", "the runner does not cut experts; use etp=1"
     if layout.ep > 1 and layout.zero_stage < _DIVIDES_STATES and _is_plain(layout):
         yield "zero_stage", "plain replicas all hold the same experts; use zero_stage=3"
-    if layout.tp > 1 and config.get("model_type") == "deepseek_v3":
-        yield "tp", "transformers has no plan to cut latent attention; use tp=1"
     if has_experts and layout.tp > 1 and layout.ep == 1:
         yield "tp", "the runner does not cut experts over tp; spread them with ep, or use tp=1"
     if config.get("output_router_logits") and has_experts:

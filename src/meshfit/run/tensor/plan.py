@@ -9,6 +9,7 @@ from meshfit.errors import InputError
 from meshfit.run.model.adapters import AdaptedLinear
 from meshfit.run.model.packed import Packing
 from meshfit.run.model.transformer import Stage, head_dim_of
+from meshfit.run.tensor.latent import LATENT_ATTENTION, has_latent_attention
 
 _OWN_PLANS: dict[str, dict[str, str]] = {
     "gpt2": {
@@ -53,6 +54,8 @@ def plan_of_layers(stage: Stage, tp: int) -> dict[str, str]:
         raise InputError(
             f"transformers has no tensor-parallel plan for {type(stage.model).__name__}; use tp=1"
         )
+    if has_latent_attention(config):
+        return inside | LATENT_ATTENTION
     if config.num_key_value_heads < tp:
         inside |= {"self_attn.k_proj": "shared_heads", "self_attn.v_proj": "shared_heads"}
     return inside
@@ -93,6 +96,8 @@ def share_heads(layer: nn.Module, config: Any, tp: int) -> None:
     heads = config.num_attention_heads // tp
     kv_heads = max(1, config.num_key_value_heads // tp)
     attention.num_key_value_groups = heads // kv_heads
+    if has_latent_attention(config):
+        attention.num_heads = heads
     if config.model_type == "phi3":
         attention.num_key_value_heads = kv_heads
         attention.config = _FewerHeads(config, heads)
@@ -114,16 +119,27 @@ def check_divisible(config: Any, tp: int) -> None:
     Raises:
         InputError: ``tp`` ranks cannot each hold a whole share of heads and columns.
     """
-    for name in ("num_attention_heads", "intermediate_size"):
-        size = getattr(config, name, None) or config.hidden_size
+    for name, size in _divided_sizes(config).items():
         if size % tp:
             raise InputError(
                 f"tp={tp} does not divide {name}={size}: every tensor-parallel rank holds a whole "
                 f"share of it; use a divisor of {size}"
             )
+    if has_latent_attention(config):
+        return
     kv_heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
     if kv_heads % tp and (tp % kv_heads or config.model_type in _OWN_PLANS):
         raise InputError(
             f"tp={tp} does not divide num_key_value_heads={kv_heads}, nor is it a multiple of it "
             f"(nor are packed heads shared); use a divisor of {kv_heads}"
         )
+
+
+def _divided_sizes(config: Any) -> dict[str, int]:
+    """What every rank holds an equal share of, by name."""
+    names = ("num_attention_heads", "intermediate_size")
+    sizes = {name: getattr(config, name, None) or config.hidden_size for name in names}
+    shared = getattr(config, "n_shared_experts", None)
+    if shared:
+        sizes["n_shared_experts x moe_intermediate_size"] = shared * config.moe_intermediate_size
+    return sizes

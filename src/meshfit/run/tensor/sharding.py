@@ -27,17 +27,23 @@ from meshfit.measure.timeline.axes import along
 from meshfit.run.experts.layer import has_experts, share_router
 from meshfit.run.model.adapters import BASE, AdaptedLinear
 from meshfit.run.model.transformer import Stage, head_dim_of
+from meshfit.run.tensor.latent import first_factor_style, latent_style
 from meshfit.run.tensor.plan import check_divisible, packings_of, plan_of_layers, share_heads
 from meshfit.run.tensor.styles import (
     ReplicatedParallel,
     SequenceParallelPositions,
     SharedHeads,
+    TokenwiseLinear,
     TransposedParallel,
     VocabularyParallelEmbedding,
+    norm_style,
 )
 
 _SEQUENCE_DIM = 1
 _HEAD_DIM = 2
+
+_READS_WHOLE_SEQUENCES = ("colwise", "transposed_colwise", "shared_heads")
+"""Styles of linears in front of whose block the sequence is gathered, once for all of them."""
 
 
 def apply_tensor_parallel(stage: Stage, mesh: DeviceMesh, *, sequence_parallel: bool) -> None:
@@ -55,7 +61,8 @@ def apply_tensor_parallel(stage: Stage, mesh: DeviceMesh, *, sequence_parallel: 
         parallelize_module(layer, mesh, _layer_styles(layer, plan, config, between_blocks))
         share_heads(layer, config, tp)
         if has_experts(layer):
-            layer.mlp.register_forward_pre_hook(_take_local_shard, with_kwargs=True)
+            if sequence_parallel:
+                layer.mlp.register_forward_pre_hook(_take_local_shard, with_kwargs=True)
             share_router(layer.mlp.gate, mesh)
     stage.packings = packings_of(config, stage.parameters_by_name(), tp)
     _parallelize_ends(stage, mesh, between_blocks)
@@ -80,13 +87,14 @@ def _layer_styles(
             styles |= _adapter_styles(name, style, config, between_blocks)
         else:
             styles[name] = _style_of(style, config, between_blocks)
-    blocks = list(dict.fromkeys(name.rpartition(".")[0] for name in plan))
-    apart = {"mlp", *(block.split(".")[0] for block in blocks)}
+    apart = {"mlp", *(name.split(".")[0] for name in plan)}
     for name, child in layer.named_children():
         if name not in apart and any(True for _ in child.parameters()):
-            styles[name] = _norm_style(between_blocks)
+            styles[name] = norm_style(between_blocks)
     if isinstance(between_blocks, Shard):
-        styles |= {block: _gather_sequence(between_blocks, block) for block in blocks}
+        reading = [name for name, style in plan.items() if style in _READS_WHOLE_SEQUENCES]
+        for block in dict.fromkeys(name.rpartition(".")[0] for name in reading):
+            styles[block] = _gather_sequence(between_blocks, block)
     return styles
 
 
@@ -98,16 +106,18 @@ def _style_of(style: str, config: Any, between_blocks: Placement) -> ParallelSty
             return RowwiseParallel(output_layouts=between_blocks)
         case "shared_heads":
             return SharedHeads(heads=config.num_key_value_heads, head_dim=head_dim_of(config))
-        case "transposed_colwise":
-            return TransposedParallel(by_columns=True, output=between_blocks)
-        case "transposed_rowwise":
-            return TransposedParallel(by_columns=False, output=between_blocks)
+        case "transposed_colwise" | "transposed_rowwise":
+            by_columns = style == "transposed_colwise"
+            return TransposedParallel(by_columns=by_columns, output=between_blocks)
         case "replicated_with_grad_allreduce":
             # A norm over each head of q or k: its input is sharded on the heads.
             return SequenceParallel(sequence_dim=_HEAD_DIM, use_local_output=True)
-    raise InputError(
-        f"tensor-parallel style {style!r} of transformers' plan is not known; use tp=1"
-    )
+    of_latents = latent_style(style, between_blocks)
+    if of_latents is None:
+        raise InputError(
+            f"tensor-parallel style {style!r} of transformers' plan is not known; use tp=1"
+        )
+    return of_latents
 
 
 def _adapter_styles(
@@ -120,27 +130,15 @@ def _adapter_styles(
     """
     if style == "rowwise":
         first = RowwiseParallel(output_layouts=between_blocks)
-        second = _whole_style(between_blocks)
+        second = TokenwiseLinear(tokens=between_blocks)
     else:
-        first, second = ReplicatedParallel(), _style_of(style, config, between_blocks)
+        first = first_factor_style(style, between_blocks) or ReplicatedParallel()
+        second = _style_of(style, config, between_blocks)
     return {
         f"{name}.{BASE}": _style_of(style, config, between_blocks),
         f"{name}.lora_A": first,
         f"{name}.lora_B": second,
     }
-
-
-def _whole_style(between_blocks: Placement) -> ParallelStyle:
-    """Of a linear with a whole weight on every rank, on activations as they are between blocks."""
-    if isinstance(between_blocks, Shard):
-        return SequenceParallel(sequence_dim=_SEQUENCE_DIM, use_local_output=True)
-    return ReplicatedParallel()
-
-
-def _norm_style(between_blocks: Placement) -> ParallelStyle:
-    if isinstance(between_blocks, Shard):
-        return SequenceParallel(sequence_dim=_SEQUENCE_DIM)
-    return ReplicatedParallel()
 
 
 def _gather_sequence(between_blocks: Shard, block: str) -> PrepareModuleInput:
@@ -162,7 +160,7 @@ def _parallelize_ends(stage: Stage, mesh: DeviceMesh, between_blocks: Placement)
         for name in positions:
             _parallelize_positions(stage.base, name, mesh, between_blocks)
     if stage.is_last:
-        parallelize_module(stage.final_norm, mesh, _norm_style(between_blocks))
+        parallelize_module(stage.final_norm, mesh, norm_style(between_blocks))
         head = ColwiseParallel(input_layouts=between_blocks, use_local_output=False)
         parallelize_module(stage.head, mesh, head)
 

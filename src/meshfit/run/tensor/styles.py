@@ -20,10 +20,10 @@ from torch.distributed.tensor import (
     distribute_module,
     distribute_tensor,
 )
-from torch.distributed.tensor.parallel import ParallelStyle
+from torch.distributed.tensor.parallel import ParallelStyle, SequenceParallel
 from torch.nn import functional
 
-_SEQUENCE_DIM = 1
+_BATCH_DIM, _SEQUENCE_DIM = 0, 1
 
 
 class ReplicatedParallel(ParallelStyle):
@@ -108,6 +108,75 @@ def _rows_forward(module: nn.Linear, inputs: Tensor, *, rows: slice, mesh: Devic
 
     bias = None if module.bias is None else own(module.bias)[rows]
     return functional.linear(own(inputs), own(module.weight)[rows], bias)
+
+
+class TokenwiseLinear(ParallelStyle):
+    """A linear with a whole weight on every rank, for the tokens that a rank has.
+
+    Under sequence parallelism (``tokens`` sharded) these are its own, and so each rank finds a summand
+    of the weight's gradient. With ``gathers`` outputs of all tokens come to every rank, for its own
+    heads: what it then finds of their gradient is a summand, added up on the way back.
+    """
+
+    def __init__(self, *, tokens: Placement, gathers: bool = False) -> None:
+        super().__init__()
+        self._tokens = tokens
+        self._gathers = gathers
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        _distribute(module, device_mesh, {"weight": Replicate(), "bias": Replicate()})
+        module.forward = partial(
+            _tokenwise_forward, module, tokens=self._tokens, gathers=self._gathers
+        )
+        return module
+
+
+def _tokenwise_forward(
+    module: nn.Linear, inputs: Tensor, *, tokens: Placement, gathers: bool
+) -> Tensor:
+    mesh = module.weight.device_mesh
+    of_weight = [Partial()] if isinstance(tokens, Shard) else [Replicate()]
+
+    def whole(parameter: DTensor) -> Tensor:
+        return parameter.to_local(grad_placements=of_weight)
+
+    own = inputs.to_local() if isinstance(inputs, DTensor) else inputs
+    bias = None if module.bias is None else whole(module.bias)
+    outputs = functional.linear(own, whole(module.weight), bias)
+    if not gathers:
+        return outputs
+    everywhere = _as_dtensor(outputs, mesh, tokens).redistribute(placements=[Replicate()])
+    return everywhere.to_local(grad_placements=[Partial()])
+
+
+class OwnColumnsLinear(ParallelStyle):
+    """A linear cut by columns whose input's gradient stays a summand: that of this rank's columns.
+
+    What made the input adds the summands up (``TokenwiseLinear`` with ``gathers``).
+    """
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        _distribute(module, device_mesh, {"weight": Shard(0), "bias": Shard(0)})
+        module.forward = partial(_own_columns_forward, module)
+        return module
+
+
+def _own_columns_forward(module: nn.Linear, inputs: Tensor) -> Tensor:
+    bias = None if module.bias is None else module.bias.to_local()
+    return functional.linear(inputs, module.weight.to_local(), bias)
+
+
+def norm_style(between_blocks: Placement) -> ParallelStyle:
+    """A norm of activations as they are between blocks."""
+    if isinstance(between_blocks, Shard):
+        return SequenceParallel(sequence_dim=_SEQUENCE_DIM)
+    return ReplicatedParallel()
+
+
+def summing_style() -> ParallelStyle:
+    """A whole module on all tokens of which each rank finds a summand of every gradient: as if the
+    ranks' tokens were others of one batch."""
+    return SequenceParallel(sequence_dim=_BATCH_DIM, use_local_output=True)
 
 
 class VocabularyParallelEmbedding(nn.Module):
