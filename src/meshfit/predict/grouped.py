@@ -20,6 +20,7 @@ from meshfit.predict.shape.layer_basis import autocast, cast
 from meshfit.predict.shape.pick import alike
 from meshfit.predict.shape.schedule import Pipeline
 from meshfit.predict.time.exchange.machine import Machine, machine_for
+from meshfit.predict.time.shared_cores import core_share
 from meshfit.predict.time.step import with_idle, worked
 from meshfit.profile import EngineProfile
 from meshfit.workload.model import ModelSpec
@@ -50,6 +51,7 @@ def _machines(basis: Basis) -> Callable[[LayoutGroup], Machine]:
         constants=basis.constants,
         fp8_recipe=training.runtime.fp8_recipe,
         kernels=basis.profile.kernels,
+        core_share=core_share(topology),
     )
     costs = CollectiveCosts(
         topology=contended(topology, training.assume.contention),

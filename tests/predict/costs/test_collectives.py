@@ -112,6 +112,40 @@ def test_ranks_that_share_cores_wait_for_their_turn():
     assert seconds(shared, "all_reduce", 1e6, 1, 1) == 0
 
 
+SHARED_HOSTS = replace(cluster(nodes=4, device_type="cpu"), oversubscribed=True)
+"""Gloo over 4 hosts of 8 ranks: 400 GB/s a rank and 2 us inside, 50 GB/s a rank and 10 us between."""
+
+
+@pytest.mark.parametrize(("kind", "times", "steps"), [("all_reduce", 2, 62), ("all_gather", 1, 31)])
+def test_gloo_goes_round_one_ring_in_which_a_host_has_its_link_for_one_rank(kind, times, steps):
+    between = times * 31 / 32 * 1e9 / (8 * 50e9)
+    inside = times * 31 / 32 * 1e9 / 400e9
+    expected = max(between, inside) + steps * (10e-6 + SHARED_CORE_WAIT_S)
+    assert seconds(SHARED_HOSTS, kind, 1e9, 32, 1) == pytest.approx(expected)
+
+
+def test_rings_of_one_rank_a_host_share_its_link():
+    expected = 2 * 3 / 4 * 1e9 / 50e9 + 6 * (10e-6 + SHARED_CORE_WAIT_S)
+    assert seconds(SHARED_HOSTS, "all_reduce", 1e9, 4, 8) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "steps"),
+    [("broadcast", 1, 5), ("send_recv", 1, 1), ("all_to_all", 24 / 32, 1)],
+)
+def test_other_collectives_of_gloo_wait_as_often_as_they_pass_something_on(kind, sent, steps):
+    expected = sent * 1e9 / 50e9 + steps * (10e-6 + SHARED_CORE_WAIT_S)
+    assert seconds(SHARED_HOSTS, kind, 1e9, 32, 1) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gloo_waits_for_no_core_where_each_rank_has_one(kind):
+    alone = replace(SHARED_HOSTS, oversubscribed=False)
+    waited = seconds(SHARED_HOSTS, kind, 1.0, 2, 1) - seconds(alone, kind, 1.0, 2, 1)
+    in_steps = {"all_reduce": 2, "reduce_scatter": 2}.get(kind, 1)
+    assert waited == pytest.approx(in_steps * SHARED_CORE_WAIT_S)
+
+
 class OnlyLargeCurves:
     """Measured above 1 MB."""
 

@@ -7,7 +7,8 @@ from meshfit.predict.costs.collectives import CollectiveCosts
 from meshfit.predict.costs.rates import rates
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.shape.schedule import Pipeline
-from meshfit.predict.simulate.timeline import Timeline, play_step
+from meshfit.predict.simulate.play_step import play_step
+from meshfit.predict.simulate.timeline import Timeline
 from meshfit.predict.time.exchange.machine import Machine, machine_for
 from tests.predict.builders import BF16, cluster, group, llama, training
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshfit.predict.simulate.timeline import play_step
+from meshfit.predict.simulate.play_step import play_step
 from meshfit.predict.time.step import with_idle, worked
 from meshfit.predict.time.terms import TERMS
 from tests.predict.builders import BF16, group, llama, llama_8b, training

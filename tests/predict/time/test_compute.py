@@ -63,6 +63,8 @@ def test_a_gpu_hides_the_hosts_work_and_a_cpu_rank_adds_it():
     assert layer_time(model.layers[0], waiting, gpu).forward.tolist() == [10, 15]
     on_cpu = layer_time(model.layers[0], waiting, cpu).forward
     assert on_cpu == pytest.approx(device + np.array([10, 15]))
+    half_a_core = layer_time(model.layers[0], waiting, replace(cpu, core_share=0.5)).forward
+    assert half_a_core == pytest.approx(device + 2 * np.array([10, 15]))
 
 
 def test_the_optimizer_passes_over_states_in_memory():

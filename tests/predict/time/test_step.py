@@ -82,12 +82,15 @@ def test_computation_hides_data_parallel_communication():
 
 
 def test_cpu_ranks_hide_nothing():
-    keys = {"dp_shard": 8}
-    (on_cpu,) = terms(keys, topology=cluster(device_type="cpu"))
-    (shown,) = terms(keys, topology=cluster(), profile=replace(WITHOUT_HOST, overlap_fraction=0.0))
-    summed = on_cpu.pop("reduce_scatter.dp_shard")  # Gloo scatters by an all-reduce
-    assert summed > shown.pop("reduce_scatter.dp_shard")
+    keys, cpu_ranks = {"dp_shard": 8}, cluster(device_type="cpu")
+    (on_cpu,) = terms(keys, topology=cpu_ranks)
+    (shown,) = terms(keys, topology=cpu_ranks, profile=replace(WITHOUT_HOST, overlap_fraction=0.0))
     assert on_cpu == shown
+    (on_gpu,) = terms(keys, topology=cluster(), profile=replace(WITHOUT_HOST, overlap_fraction=0.0))
+    # Gloo scatters by an all-reduce
+    assert on_cpu.pop("reduce_scatter.dp_shard") > on_gpu.pop("reduce_scatter.dp_shard")
+    assert on_cpu.keys() == on_gpu.keys()
+    assert on_cpu["compute"] == on_gpu["compute"]
 
 
 def test_recomputation_adds_one_forward_and_its_collectives():

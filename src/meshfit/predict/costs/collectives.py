@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.cluster.topology import Level, Topology
+from meshfit.predict.costs import gloo
 from meshfit.predict.costs.constants import TimeConstants, link_constants, shipped_constants
 from meshfit.predict.costs.links import LinkLaw, link_kind, pipelined_s
 from meshfit.predict.costs.tables.chips import CHIP_OF, CHIPS
@@ -28,8 +29,9 @@ SERIALISATION = 1.2
 """Measured time over the slowest leg, where no other constants are known; the sum of legs is the other
 end. From nccl-tests on two to eight nodes of A100, H100, B200 and GB200."""
 SHARED_CORE_WAIT_S = 2e-3
-"""Where ranks share cores, a collective waits until its slowest rank gets its turn on one: assumed to be
-a slice of Linux's scheduler (``sched_base_slice``, a few ms)."""
+"""Where ranks share cores, a message waits until the rank that takes it gets its turn on one: assumed to
+be a slice of Linux's scheduler (``sched_base_slice``, a few ms). Over Gloo each step of a collective
+waits so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,17 @@ def place(topology: Topology, degree: IntArray, stride: IntArray) -> AxisGroup:
         met_before = np.asarray(met, dtype=np.float64)
     depths = tuple(np.log2(here) for here in members)
     return AxisGroup(degree=degree, members=tuple(members), depths=depths)
+
+
+def pair_on(level: int, axis: AxisGroup) -> AxisGroup:
+    """Two ranks that meet on a level, for every layout of an axis."""
+    two, one = np.full(axis.degree.shape, 2.0), np.ones(axis.degree.shape)
+    members = tuple(two if index == level else one for index in range(len(axis.members)))
+    return AxisGroup(
+        degree=np.full(axis.degree.shape, 2, dtype=np.int64),
+        members=members,
+        depths=tuple(np.log2(here) for here in members),
+    )
 
 
 def contended(topology: Topology, factor: float) -> Topology:
@@ -193,13 +206,9 @@ class CollectiveCosts:
         return formula if measured is None else np.where(np.isfinite(measured), measured, formula)
 
     def formula_s(self, kind: Collective, size_bytes: FloatArray, group: AxisGroup) -> FloatArray:
-        """Seconds without any curve of its own: of the slowest leg with what starts it.
-
-        Gloo has no reduce-scatter of tensors: PyTorch's ``ProcessGroupGloo`` all-reduces the whole
-        buffer and each rank keeps its part.
-        """
-        if kind == "reduce_scatter" and self.topology.accelerator.device_type == "cpu":
-            kind = "all_reduce"
+        """Seconds without any curve of its own: of the slowest leg with what starts it."""
+        if self.topology.accelerator.device_type == "cpu":
+            return _over_gloo_s(kind, size_bytes, group, self.topology)
         legs = _legs(kind, size_bytes, group, self)
         if not self.is_known:
             slowest = np.max(legs, axis=0) * SERIALISATION
@@ -266,6 +275,26 @@ def _bandwidth(level: Level, members: FloatArray, sharing: float) -> FloatArray 
     if level.kind == "bus":
         return float(rate / level.size**sharing)
     return rate
+
+
+def _over_gloo_s(
+    kind: Collective, size_bytes: FloatArray, group: AxisGroup, topology: Topology
+) -> FloatArray:
+    """Seconds over Gloo: of the slowest level, and of every step that waits for the one before.
+
+    Gloo has no reduce-scatter of tensors: PyTorch's ``ProcessGroupGloo`` all-reduces the whole buffer
+    and each rank keeps its part.
+    """
+    ran = "all_reduce" if kind == "reduce_scatter" else kind
+    inner = np.ones(group.degree.shape)
+    slowest_s, hop_s = np.zeros_like(inner), np.zeros_like(inner)
+    for level, here in zip(topology.levels, group.members, strict=True):
+        share = gloo.sent(ran, here, inner, group.degree)
+        slowest_s = np.maximum(slowest_s, share * size_bytes / _bandwidth(level, here, 1.0))
+        hop_s = np.maximum(hop_s, np.where(here > 1, level.latency_s, 0.0))
+        inner = inner * here
+    wait_s = SHARED_CORE_WAIT_S if topology.oversubscribed else 0.0
+    return np.asarray(slowest_s + gloo.steps(ran, group.degree) * (hop_s + wait_s))
 
 
 def _legs(

@@ -76,6 +76,8 @@ class Rates:
         slowdown: of attention, whose one long kernel no gaps interrupt.
         attention_over_matmul: where no attention was measured on the chip.
         scan_flops_per_s: of a recurrence's kernels.
+        core_share: of a core, what a rank's host has to issue work with; the device's own rates
+            are those of its share already.
     """
 
     linear: MatmulRates
@@ -88,6 +90,7 @@ class Rates:
     slowdown: float = 1.0
     attention_over_matmul: float = 1.0
     scan_flops_per_s: float
+    core_share: float = 1.0
 
     def matmul_s(
         self,
@@ -121,6 +124,7 @@ def rates(
     constants: TimeConstants | None = None,
     fp8_recipe: Fp8Recipe | None = None,
     kernels: str = "pytorch",
+    core_share: float = 1.0,
 ) -> Rates:
     """Achievable rates in a precision.
 
@@ -129,6 +133,7 @@ def rates(
 
     Args:
         kernels: whose modules compute (``EngineProfile.kernels``).
+        core_share: of a core, what each rank has (``time.shared_cores``).
 
     Raises:
         InputError: the accelerator has no figure for this precision.
@@ -154,6 +159,7 @@ def rates(
         slowdown=throttled,
         attention_over_matmul=known["attention.over_matmul"] if other.num_cores else 1.0,
         scan_flops_per_s=known["scan.over_matmul"] * other.flops_per_s,
+        core_share=core_share,
     )
 
 

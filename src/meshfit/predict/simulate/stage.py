@@ -1,13 +1,14 @@
 """What one virtual stage takes in each of its passes, by term."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.shape.schedule import Chunk, RankShape
+from meshfit.predict.shape.schedules.waves import BACKWARD, FORWARD, INPUT, WEIGHT, Waves
 from meshfit.predict.simulate.streams import Streams, Unit, run_streams
 from meshfit.predict.time.accumulation import accumulation_s
 from meshfit.predict.time.compute import PartTime, head_time
@@ -17,7 +18,7 @@ from meshfit.predict.time.exchange.sharding import shares_nothing, unit_exchange
 from meshfit.predict.time.exchange.tensor import embedding_exchange, head_exchange
 from meshfit.predict.time.layer import LayerCost
 from meshfit.predict.time.messages.states import ends_states, gathers_once, rank_states
-from meshfit.predict.time.terms import Terms, add, merged, total
+from meshfit.predict.time.terms import Terms, add, computing_in, merged, total
 from meshfit.workload.model import LayerSpec
 
 FloatArray = NDArray[np.float64]
@@ -42,6 +43,31 @@ class StageCost:
     last: Terms = field(default_factory=dict)
     forward_streams: Streams | None = None
     backward_streams: Streams | None = None
+
+    def computing(self, factor: float) -> "StageCost":
+        """The same where computation takes ``factor`` times as long."""
+        return replace(
+            self,
+            forward=computing_in(self.forward, factor),
+            backward=computing_in(self.backward, factor),
+            weight=self.weight * factor,
+        )
+
+
+def of_actions(
+    waves: Waves, stages: Sequence[StageCost], seconds: Callable[[Terms], FloatArray]
+) -> FloatArray:
+    """What ``seconds`` says of the terms of every action, [actions, N]."""
+    table = np.stack([_by_kind(stage, seconds) for stage in stages])
+    return np.asarray(table[waves.stage, waves.kind])
+
+
+def _by_kind(stage: StageCost, seconds: Callable[[Terms], FloatArray]) -> FloatArray:
+    """[kinds, N]."""
+    of_kind = np.empty((4, len(stage.weight)))
+    of_kind[FORWARD], of_kind[BACKWARD] = seconds(stage.forward), seconds(stage.backward)
+    of_kind[INPUT], of_kind[WEIGHT] = of_kind[BACKWARD] - stage.weight, stage.weight
+    return of_kind
 
 
 @dataclass(frozen=True, kw_only=True)

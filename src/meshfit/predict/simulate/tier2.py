@@ -11,7 +11,8 @@ from meshfit.predict.basis import Basis
 from meshfit.predict.estimates import Estimates
 from meshfit.predict.grouped import groups_with_machines
 from meshfit.predict.shape.columns import step_columns
-from meshfit.predict.simulate.timeline import Timeline, play_step
+from meshfit.predict.simulate.play_step import play_step
+from meshfit.predict.simulate.timeline import Timeline
 from meshfit.predict.time.terms import TERMS
 
 IntArray = NDArray[np.int64]

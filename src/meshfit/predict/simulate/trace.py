@@ -126,11 +126,11 @@ def _spans(rank: int, name: str, spans: list[Span], offset: float, index: int) -
 
 def _sends(timeline: Timeline, index: int) -> Iterator[Event]:
     waves, played = timeline.waves, timeline.played
-    seconds = float(timeline.transfer[index])
     for action in np.flatnonzero(waves.crosses):
         source = int(waves.source[action])
         sent = float(played.finish[source, index])
         name = f"send {int(waves.micro_batch[source])} to stage {int(waves.stage[action])}"
+        seconds = float(timeline.transfer[action, index])
         yield _event(int(waves.rank[source]), PIPELINE, name, sent, sent + seconds)
 
 

@@ -149,7 +149,7 @@ def _issued(device_s: FloatArray, group: LayoutGroup, rate: Rates) -> FloatArray
     """One pass over a layer with the host's part in it."""
     profile = group.profile
     of_dtensors = np.where(group.columns.tp > 1, profile.tensor_parallel_host_s_per_layer, 0.0)
-    host_s = profile.host_s_per_layer + of_dtensors
+    host_s = (profile.host_s_per_layer + of_dtensors) / rate.core_share
     return np.maximum(device_s, host_s) if rate.runs_ahead else device_s + host_s
 
 

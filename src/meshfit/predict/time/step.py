@@ -36,8 +36,8 @@ from meshfit.predict.time.layer import LayerCost, layer_cost
 from meshfit.predict.time.messages.states import ends_states, rank_states
 from meshfit.predict.time.offload import activations_s, optimizer_on_host_s
 from meshfit.predict.time.recompute import recomputed_share
-from meshfit.predict.time.shared_cores import idle_share
-from meshfit.predict.time.terms import TERMS, Terms, add, total
+from meshfit.predict.time.shared_cores import shared_pipeline
+from meshfit.predict.time.terms import TERMS, Terms, add, computed_s, total
 from meshfit.predict.time.waiting import documents_s, has_unequal_documents, straggling_s
 from meshfit.workload.model import LayerSpec
 
@@ -51,12 +51,15 @@ class Worked:
 
     Attributes:
         terms: seconds by term, [N, len(TERMS)], of the rank that takes longest, without idle time.
-        slowest_s: of one micro-batch on that rank; all_ranks_s: on all of them together.
+        slowest_s: of one micro-batch on that rank; all_ranks_s: on all of them together, both with a
+            core a rank where ranks share cores.
+        bubble_share: of the bubble of those, what there is; not 1 where ranks share cores.
     """
 
     terms: FloatArray
     slowest_s: FloatArray
     all_ranks_s: FloatArray
+    bubble_share: FloatArray
 
     def take(self, rows: IntArray) -> "Worked":
         return Worked(**{name: values[rows] for name, values in vars(self).items()})
@@ -78,7 +81,25 @@ def worked(group: LayoutGroup, machine: Machine) -> Worked:
         if any(rank.has(name) for rank in ranks):
             seconds = [rank.term(name, micro_batches) for rank in ranks]
             terms[:, column] = picked(slowest, seconds)
-    return Worked(terms=terms, slowest_s=picked(slowest, each), all_ranks_s=counts @ each)
+    topology = machine.costs.topology
+    if topology.shared_cores is None or group.pipeline.pp == 1:
+        return Worked(
+            terms=terms,
+            slowest_s=picked(slowest, each),
+            all_ranks_s=counts @ each,
+            bubble_share=np.ones(len(group)),
+        )
+    computed = np.stack([computed_s(rank.per_micro_batch, len(group)) for rank in ranks])
+    shared = shared_pipeline(computed, each - computed, counts, topology)
+    slowed = (shared.turn_s - picked(slowest, each - computed)) / picked(slowest, computed)
+    for name in ("compute", "recompute"):
+        terms[:, TERMS.index(name)] *= slowed
+    return Worked(
+        terms=terms,
+        slowest_s=shared.slowest_s,
+        all_ranks_s=shared.all_ranks_s,
+        bubble_share=shared.bubble_share,
+    )
 
 
 def with_idle(work: Worked, group: LayoutGroup, machine: Machine) -> FloatArray:
@@ -91,8 +112,7 @@ def with_idle(work: Worked, group: LayoutGroup, machine: Machine) -> FloatArray:
         group.columns.micro_batches,
         group.candidates.schedule,
     )
-    left = idle_share(group.candidates, machine.costs.topology)
-    terms[:, TERMS.index("bubble")] = idle * left
+    terms[:, TERMS.index("bubble")] = idle * work.bubble_share
     terms[:, TERMS.index("other")] += waiting_s(terms, group, machine)
     return terms
 

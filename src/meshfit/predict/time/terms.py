@@ -28,6 +28,9 @@ counts under the axes that these ranks are taken from: etp under tp, edp under d
 OWN_TERMS: tuple[str, ...] = ("compute", "recompute", "bubble", "optimizer", "other")
 TERMS: tuple[str, ...] = (*OWN_TERMS, *EXPOSED_TERMS)
 
+COMPUTED: tuple[str, ...] = ("compute", "recompute", "optimizer")
+"""Terms in which a rank needs its accelerator, or its core."""
+
 Terms = dict[str, FloatArray]
 """Seconds by term, for N layouts each."""
 
@@ -36,6 +39,16 @@ def add(terms: Terms, more: Mapping[str, FloatArray], factor: float | FloatArray
     """Add ``factor`` times ``more`` to ``terms``."""
     for name, seconds in more.items():
         terms[name] = terms.get(name, 0.0) + factor * seconds
+
+
+def computing_in(terms: Mapping[str, FloatArray], factor: float | FloatArray) -> Terms:
+    """The same where computation takes ``factor`` times as long."""
+    return {name: s * factor if name in COMPUTED else s for name, s in terms.items()}
+
+
+def computed_s(terms: Mapping[str, FloatArray], count: int) -> FloatArray:
+    """Seconds of computation, [count]."""
+    return total({name: s for name, s in terms.items() if name in COMPUTED}, count)
 
 
 def merged(*parts: Mapping[str, FloatArray]) -> Terms:

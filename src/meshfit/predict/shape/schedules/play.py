@@ -38,7 +38,8 @@ def play(
 
     Args:
         duration: seconds of every action, [actions, N].
-        transfer: seconds from the end of an action to its result on another rank, [N].
+        transfer: seconds from the end of an action to its result on another rank, [N], or of what
+            each action takes, [actions, N].
         ready: before which an action cannot start for other reasons, [actions, N].
         after: for which a rank is not free after an action whose result is on its way already,
             [actions, N].
@@ -50,12 +51,13 @@ def play(
     arrived = np.empty((count, layouts))
     start = np.empty((count, layouts))
     finish = np.zeros((count + 1, layouts))
+    delay = np.zeros((count + 1, layouts))
+    np.copyto(delay[:count], transfer, where=waves.crosses[:, None])
     held = after
     if waits_for_sends:
-        sending = np.where(waves.sends[:, None], transfer, 0.0)
+        sending = delay[waves.taker]
         held = sending if after is None else after + sending
     released = finish if held is None else np.zeros((count + 1, layouts))
-    delay = np.where(waves.crosses[:, None], transfer, 0.0)
     for low, high in zip(waves.bounds[:-1], waves.bounds[1:], strict=True):
         wave = slice(low, high)
         sent = finish[waves.source[wave]]

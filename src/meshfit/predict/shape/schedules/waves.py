@@ -34,7 +34,7 @@ class Waves:
         before: the action before it on its rank; ``len(self)``, one past the last, where none.
         source: the action whose result it takes; likewise.
         crosses: whether that result comes from another rank.
-        sends: whether another rank takes its result.
+        taker: the action on another rank that takes its result; likewise.
         is_first, is_last: whether it is the first forward, or what completes the last backward, of
             its stage.
         by_rank: indices of each rank's actions, in its order.
@@ -48,7 +48,7 @@ class Waves:
     before: IntArray
     source: IntArray
     crosses: BoolArray
-    sends: BoolArray
+    taker: IntArray
     is_first: BoolArray
     is_last: BoolArray
     by_rank: tuple[IntArray, ...]
@@ -84,8 +84,8 @@ def make_waves(made: Program) -> Waves:
     order = np.argsort(depth, kind="stable")
     place = np.append(np.argsort(order, kind="stable"), len(listed))
     crosses = (source >= 0) & (rank[source] != rank)
-    sends = np.zeros(len(listed), dtype=np.bool_)
-    sends[source[crosses]] = True
+    taker = np.full(len(listed), -1)
+    taker[source[crosses]] = np.flatnonzero(crosses)
     starts_wave = np.flatnonzero(np.diff(depth[order], prepend=-1))
     return Waves(
         bounds=(*starts_wave.tolist(), len(listed)),
@@ -96,7 +96,7 @@ def make_waves(made: Program) -> Waves:
         before=place[before[order]],
         source=place[source[order]],
         crosses=crosses[order],
-        sends=sends[order],
+        taker=place[taker[order]],
         is_first=_ends_of_stage(stage, kind == FORWARD, first=True)[order],
         is_last=_ends_of_stage(stage, (kind == BACKWARD) | (kind == WEIGHT), first=False)[order],
         by_rank=tuple(place[start:end] for start, end in zip(starts, ends, strict=True)),

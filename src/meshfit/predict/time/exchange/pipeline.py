@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from meshfit.mesh.stage_placement import V_SCHEDULES
+from meshfit.predict.costs.collectives import AxisGroup, pair_on
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.shape.schedule import RankShape
 from meshfit.predict.time.exchange.machine import Machine
@@ -19,8 +21,34 @@ FloatArray = NDArray[np.float64]
 
 
 def boundary_s(group: LayoutGroup, machine: Machine) -> FloatArray:
-    """Seconds in which one micro-batch's hidden states pass from one stage to the next."""
+    """Seconds in which one micro-batch's hidden states pass from one stage to the next, over the slowest
+    boundary. Where each rank has a device of its own, that one counts for all: who waits behind it
+    works no sooner."""
     return machine.seconds("send_recv", boundary(group), machine.axes.pp)
+
+
+def boundaries_s(group: LayoutGroup, machine: Machine) -> FloatArray:
+    """The same from each pipeline rank to the next, and from the last to the first, [pp, N]: where ranks
+    share cores, others work while one waits, so that each boundary counts as what it is."""
+    pp, axis = group.pipeline.pp, machine.axes.pp
+    size_bytes = boundary(group).bytes * np.ones(len(group))
+    return np.stack([_between_s(rank, size_bytes, axis, machine) for rank in range(pp)])
+
+
+def _between_s(rank: int, size_bytes: FloatArray, axis: AxisGroup, machine: Machine) -> FloatArray:
+    """Seconds from a pipeline rank to the next, over the innermost level that holds both. Of the
+    neighbours in a domain only the last sends out of it, with the rates that the others leave."""
+    seconds, inner = np.zeros(len(size_bytes)), np.ones(len(size_bytes))
+    is_open = np.ones(len(size_bytes), dtype=np.bool_)
+    for index, here in enumerate(axis.members):
+        met = inner * here
+        over = is_open & (((rank + 1) % met != 0) | (met >= axis.degree))
+        if over.any():
+            pair = pair_on(index, axis)
+            alone = machine.costs.seconds("send_recv", size_bytes / inner, pair)
+            seconds = np.where(over, alone, seconds)
+        is_open, inner = is_open & ~over, met
+    return seconds
 
 
 def received_s(group: LayoutGroup, machine: Machine) -> FloatArray:
@@ -47,9 +75,19 @@ def pipeline_exchange(shape: RankShape, group: LayoutGroup, machine: Machine) ->
         return {}
     left = machine.contention if hides_transfers(group) else 1.0
     return {
-        "send_recv.pp": left * received * boundary_s(group, machine),
+        "send_recv.pp": left * received * _usual_boundary_s(group, machine),
         "all_gather.tp": received * received_s(group, machine),
     }
+
+
+def _usual_boundary_s(group: LayoutGroup, machine: Machine) -> FloatArray:
+    """Of the boundaries of a pipeline the mean, which is each where all are alike."""
+    if machine.costs.topology.shared_cores is None:
+        return boundary_s(group, machine)
+    pipeline = group.pipeline
+    goes_round = pipeline.vpp > 1 and pipeline.schedule not in V_SCHEDULES
+    each = boundaries_s(group, machine)
+    return np.asarray((each if goes_round else each[:-1]).mean(axis=0))
 
 
 def tied_exchange(shape: RankShape, group: LayoutGroup, machine: Machine) -> Terms:
