@@ -133,6 +133,8 @@ class EngineProfile:
         ring_gradients_in_fp32: whether gradients of keys go round a ring in fp32
             (``torch.distributed.tensor.experimental``'s context parallelism).
         expert_fold: mesh axes whose ranks expert parallelism divides, outermost first.
+        gathers_before_dispatch: whether ranks that share an expert (etp) gather each other's tokens
+            before they send copies to experts; else each sends its own, and copies are gathered.
         vocabulary_multiple: the vocabulary is padded to a multiple of this; 1: it is not padded.
         vocabulary_multiple_per_rank: whether that multiple is of every tensor-parallel rank's part.
         memory_model: which of the memory models describes it: PyTorch's own wrappers (FSDP2, DDP),
@@ -228,6 +230,7 @@ class EngineProfile:
     cp_methods: tuple[str, ...] = ("none", "ring", "all_gather", "all_to_all")
     ring_gradients_in_fp32: bool = False
     expert_fold: tuple[str, ...] = ("dp_shard", "cp", "tp")
+    gathers_before_dispatch: bool = False
     vocabulary_multiple: int = 1
     vocabulary_multiple_per_rank: bool = False
     memory_model: MemoryModel = "pytorch"

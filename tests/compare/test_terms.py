@@ -18,6 +18,12 @@ def test_a_message_is_called_the_same_measured_and_predicted():
     assert term_in_words("exposed.p2p.pp") == term_in_words("exposed.send_recv.pp")
 
 
+def test_what_ranks_of_an_expert_exchange_is_predicted_under_the_axis_that_they_are_of():
+    assert as_predicted("exposed.all_gather.etp") == "exposed.all_gather.tp"
+    assert as_predicted("exposed.all_gather.edp") == "exposed.all_gather.dp_shard"
+    assert term_in_words("exposed.all_gather.etp") == "exposed all-gather over etp"
+
+
 def test_what_a_profile_tells_apart_is_one_term_of_a_prediction():
     assert {as_predicted(term) for term in ("host", "core_wait", "unattributed")} == {"other"}
 

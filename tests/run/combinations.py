@@ -12,7 +12,7 @@ from meshfit.mesh.generate import divisors
 from meshfit.mesh.rules import violations
 from meshfit.mesh.spec import AXES, LayoutSpec
 from meshfit.workload.families import read_family
-from tests.run.layouts import CONFIGS, GLOBAL_BATCH_SIZE, Case
+from tests.run.layouts import CONFIGS, GLOBAL_BATCH_SIZE, Case, has_experts
 
 NUM_COMBINED_RANKS = 8
 COMBINED_AXES: tuple[str, ...] = (*AXES, "ep")
@@ -25,7 +25,7 @@ def axes_of(layout: LayoutSpec) -> tuple[str, ...]:
 
 
 def legal_cases(model: str) -> list[Case]:
-    """Every combination of degrees that the runner's rules allow, one case each."""
+    """Every combination of degrees that the runner's rules allow with whole experts, one case each."""
     expert_degrees = divisors(CONFIGS[model].get("num_local_experts", 1))
     degrees = product(*[divisors(NUM_COMBINED_RANKS)] * len(AXES), expert_degrees)
     cases = [_case(model, dict(zip(COMBINED_AXES, row, strict=True))) for row in degrees]
@@ -44,6 +44,8 @@ def _is_legal(case: Case) -> bool:
     if case.layout.world_size != NUM_COMBINED_RANKS:
         return False
     model = read_family(case.model, CONFIGS[case.model])
+    if has_experts(case) and case.layout.tp > 1 and case.layout.ep == 1:
+        return False  # cuts them
     facts = facts_of(model=model, training=case.training, layout=case.layout)
     return not violations(facts, engine_profile("native"))
 

@@ -7,6 +7,7 @@ from tests.run.layouts import CONFIGS, Case
 SHARDED = {("all_gather", "dp_shard"), ("reduce_scatter", "dp_shard"), ("all_reduce", "world")}
 REPLICATED = {("all_reduce", "dp_replicate")}
 RING = {("send", "cp"), ("recv", "cp")}
+TENSOR = {(collective, "tp") for collective in ("all_gather", "reduce_scatter", "all_reduce")}
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,13 @@ RING = {("send", "cp"), ("recv", "cp")}
             "mixtral",
             {"dp_shard": 2, "cp": 2, "ep": 4, "micro_batch_size": 4},
             SHARDED | RING | {("all_to_all", "ep")},
+        ),
+        (
+            "mixtral",
+            {"dp_shard": 2, "tp": 2, "ep": 2, "etp": 2, "micro_batch_size": 4},
+            SHARDED
+            | TENSOR
+            | {("all_to_all", "ep"), ("all_gather", "etp"), ("reduce_scatter", "etp")},
         ),
         (
             "llama",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from meshfit.predict.time.messages.message import TERM_AXES
 from meshfit.record.schema import StepProfile
 
 UNATTRIBUTED = "unattributed"
@@ -39,12 +40,14 @@ def as_predicted(term: str) -> str:
     """The term of a prediction that a profile's term is part of."""
     if term in PARTS_OF_OTHER:
         return "other"
-    return term.replace("exposed.p2p.", "exposed.send_recv.")
+    head, _, axis = term.replace("exposed.p2p.", "exposed.send_recv.").rpartition(".")
+    return f"{head}.{TERM_AXES.get(axis, axis)}" if head else term
 
 
 def term_in_words(term: str) -> str:
     """``exposed.all_gather.dp_shard`` as ``exposed all-gather over dp_shard``."""
     if not term.startswith("exposed."):
         return _WORDS.get(term, term.replace("_", " "))
-    _, collective, axis = as_predicted(term).split(".")
+    _, collective, _ = as_predicted(term).split(".")
+    _, _, axis = term.rpartition(".")
     return f"exposed {collective.replace('_', '-')} over {axis}"

@@ -97,6 +97,13 @@ class RankMesh:
                 dist.all_reduce(tensor)
         return tensor
 
+    def sum_over_tokens(self, tensor: "Tensor") -> "Tensor":
+        """``sum_over_ranks`` of what routers count, token by token: of tensor-parallel ranks that route
+        the same tokens (no sequence parallelism) the first one counts."""
+        if self.index("tp") > 0 and not self.layout.sp:
+            tensor.zero_()
+        return self.sum_over_ranks(tensor)
+
     @property
     def data_parallel_index(self) -> int:
         """Which of the ``data_parallel_size`` chunks of the global batch this rank takes."""

@@ -142,6 +142,8 @@ def build_bare_model(
         if adapter is not None:
             attach_adapters(stage, adapter)
         _parallelize(stage, mesh, context, adapter)
+        if experts is not None:
+            stage.packings |= experts.packings(stage)
         if uses_fsdp(layout):
             shard_or_replicate(stage, mesh, compute_dtype(precision), experts)
         stages.append(stage)

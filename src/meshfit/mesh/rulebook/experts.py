@@ -120,6 +120,33 @@ def experts_need_sequence_parallel(ep: Fact, tp: Fact, sp: Fact = True) -> Fact:
 
 
 @rule(
+    subject="sp",
+    message=(
+        "{engine} runs ep={ep} with tp={tp} and etp={etp} under sequence parallel only: ranks with "
+        "other experts would all send the same tokens; with etp={tp} they have parts of the same"
+    ),
+    module="experts",
+    lists_all=True,
+)
+def tokens_sent_once(ep: Fact, tp: Fact, etp: Fact = 1, sp: Fact = True) -> Fact:
+    """A token reaches each of its experts once, whether ranks have shards of a sequence or all of it."""
+    return (ep == 1) | (tp == etp) | (sp != 0)
+
+
+@rule(
+    subject="etp",
+    message=(
+        "etp={etp} does not divide tp={tp}: in {engine} tensor-parallel ranks cut the width of experts"
+    ),
+    module="routed experts",
+    lists_all=True,
+)
+def expert_width_cut_within_tensor_parallel(etp: Fact, tp: Fact) -> Fact:
+    """Ranks that gather each other's tokens are neighbours, with shards of the same sequences."""
+    return tp % etp == 0
+
+
+@rule(
     subject="etp",
     message="an expert bias cannot be split: etp={etp} has to be 1",
     module="routed experts",
@@ -142,20 +169,6 @@ def expert_bias_needs_whole_experts(moe_bias: Fact, etp: Fact) -> Fact:
 def experts_beyond_plain_replicas(ep: Fact, zero_stage: Fact, tp: Fact, pp: Fact) -> Fact:
     """DDP and ``ZeroRedundancyOptimizer`` know neither shards nor groups of some ranks."""
     return (ep == 1) | (zero_stage > 1) | ((zero_stage == 0) & ((tp > 1) | (pp > 1)))
-
-
-@rule(
-    subject="tp",
-    message=(
-        "{engine} does not cut experts over tp={tp}; with ep above 1 its ranks hold whole ones, each "
-        "other ones"
-    ),
-    module="routed experts",
-    lists_all=True,
-)
-def experts_not_cut_by_tensor_parallel(num_experts: Fact, tp: Fact, ep: Fact) -> Fact:
-    """Half a gate and half an up projection, packed in one weight, are no equal cut of it."""
-    return (num_experts == 0) | (tp == 1) | (ep > 1)
 
 
 @rule(

@@ -67,24 +67,32 @@ def _by_expert(counts_RL: Tensor, num_rows: int) -> Tensor:
 class LimitedDispatch:
     """Every expert takes as many copies from each rank: messages have one length, known before.
 
-    Places without a copy are sent as zeros. ``group`` is None where every expert is here.
+    Places without a copy are sent as zeros. ``group`` is None where every expert is here. Tokens are
+    those of ``sources`` ranks, one's behind another's, of which this is ``own`` and counts its own.
     """
 
     factor: float
     group: ProcessGroup | None
     times: ExchangeTimes
     on_limit: OnLimit
+    sources: int = 1
+    own: int = 0
 
     def __call__(self, rows_CH: Tensor, copies: Copies, compute: Compute) -> Tensor:
-        num_experts = len(copies.counts_E)
-        limit = capacity(copies.num_tokens, copies.num_choices, num_experts, self.factor)
-        dropped_C, places_C = _places(copies, limit)
-        num_places, num_dropped = num_experts * limit, dropped_C.sum()
-        self.on_limit(num_dropped, num_places - len(rows_CH) + num_dropped)
+        num_experts, num_tokens = len(copies.counts_E), copies.num_tokens // self.sources
+        limit = capacity(num_tokens, copies.num_choices, num_experts, self.factor)
+        sources_C = copies.tokens // num_tokens
+        dropped_C, places_C = _places(
+            copies.experts * self.sources + sources_C, num_experts * self.sources, limit
+        )
+        num_dropped = (dropped_C & (sources_C == self.own)).sum()
+        num_copies = len(rows_CH) // self.sources
+        self.on_limit(num_dropped, num_experts * limit - num_copies + num_dropped)
         # One more place takes what is dropped; what comes back from there is zero.
+        num_places = num_experts * self.sources * limit
         buffer = rows_CH.new_zeros(num_places + 1, rows_CH.shape[1])
         sent = buffer.index_copy(0, places_C, rows_CH)[:num_places]
-        outputs = self._through_experts(sent, num_experts, limit, compute)
+        outputs = self._through_experts(sent, num_experts, self.sources * limit, compute)
         return torch.cat([outputs, outputs.new_zeros(1, outputs.shape[1])])[places_C]
 
     def _through_experts(
@@ -108,13 +116,11 @@ class LimitedDispatch:
         return exchange(rows, counts, counts, self.group, there=there, back=back)
 
 
-def _places(copies: Copies, limit: int) -> tuple[Tensor, Tensor]:
-    """Which copies are dropped, and the place of each in a buffer of ``limit`` an expert."""
-    experts_C = copies.experts
-    in_line_C = places_in_line(experts_C, len(copies.counts_E))
+def _places(keys_C: Tensor, num_keys: int, limit: int) -> tuple[Tensor, Tensor]:
+    """Which copies are dropped, and the place of each in a buffer of ``limit`` a key."""
+    in_line_C = places_in_line(keys_C, num_keys)
     dropped_C = in_line_C >= limit
-    places_C = experts_C * limit + in_line_C
-    return dropped_C, places_C.masked_fill(dropped_C, len(copies.counts_E) * limit)
+    return dropped_C, (keys_C * limit + in_line_C).masked_fill(dropped_C, num_keys * limit)
 
 
 @dataclass(frozen=True, kw_only=True)

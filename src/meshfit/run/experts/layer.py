@@ -1,7 +1,7 @@
 """Router and experts of one layer, in the places of Hugging Face's and under their names.
 
 Legend: T tokens, K choices of a token, E experts, C copies of tokens, L experts of this rank,
-H hidden, I inner size of an expert.
+H hidden, I inner size of an expert (this rank's part of it).
 """
 
 from collections.abc import Callable
@@ -13,7 +13,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, distribute_ten
 from torch.nn import functional
 
 from meshfit.run.experts.dispatch import Dispatch
-from meshfit.run.experts.permute import sort_copies
+from meshfit.run.experts.gather import Gathering
+from meshfit.run.experts.permute import count, sort_copies
 from meshfit.run.experts.routing import RouterRule
 
 
@@ -32,8 +33,9 @@ Choices = Callable[[Tensor], Tensor]
 class Router(nn.Module):
     """Sends each token to its experts.
 
-    Under sequence parallelism ranks route tokens of their own with one weight: its gradient is a sum
-    over them. ``layer`` is its layer's number in the model.
+    Under tensor parallelism ranks share one weight. Where each routes tokens of its own
+    (``routes_its_own``: sequence parallelism), its gradient is a sum over them; where all route the
+    same, each finds the whole. ``layer`` is its layer's number in the model.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Router(nn.Module):
         gate: nn.Module,
         *,
         layer: int,
+        routes_its_own: bool,
         rule: RouterRule,
         observe: Observer,
         replace: Choices,
@@ -48,6 +51,7 @@ class Router(nn.Module):
         super().__init__()
         self.layer = layer
         self.weight = gate.weight
+        self._gradient = Partial() if routes_its_own else Replicate()
         self._rule = rule
         self._observe = observe
         self._replace = replace
@@ -59,11 +63,16 @@ class Router(nn.Module):
         """Scores [T, E], weights [T, K] and choices [T, K] of all tokens."""
         hidden_TH = hidden.reshape(-1, hidden.shape[-1])
         dtype = compute_dtype(hidden_TH)
-        scores_TE = self._rule.scores(hidden_TH.to(dtype), _summed_weight(self.weight).to(dtype))
+        scores_TE = self._rule.scores(hidden_TH.to(dtype), self._local_weight().to(dtype))
         chosen_TK = self._replace(self._rule.choose(scores_TE, self.e_score_correction_bias))
         weights_TK = self._rule.weigh(scores_TE, chosen_TK, dtype)
         self._observe(scores_TE, chosen_TK, weights_TK)
         return scores_TE, weights_TK, chosen_TK
+
+    def _local_weight(self) -> Tensor:
+        if not isinstance(self.weight, DTensor):
+            return self.weight
+        return self.weight.to_local(grad_placements=[self._gradient])
 
 
 def share_router(router: Router, mesh: DeviceMesh) -> None:
@@ -72,20 +81,20 @@ def share_router(router: Router, mesh: DeviceMesh) -> None:
     router.weight = nn.Parameter(whole)
 
 
-def _summed_weight(weight: Tensor) -> Tensor:
-    if not isinstance(weight, DTensor):
-        return weight
-    return weight.to_local(grad_placements=[Partial()])
-
-
 class Experts(nn.Module):
-    """The experts of a layer that this rank holds: gated MLPs, their weights stacked."""
+    """The experts of a layer that this rank holds: gated MLPs, their weights stacked.
+
+    It may have a part of their width, the same columns of gate and up projection and rows of the
+    other; ``gathering`` are the ranks that have the rest. ``tell`` is told how many copies of this
+    rank's tokens each expert is sent.
+    """
 
     def __init__(
         self,
         experts: nn.Module,
         dispatch: Dispatch,
-        count: Callable[[Tensor], None],
+        gathering: Gathering,
+        tell: Callable[[Tensor], None],
     ) -> None:
         super().__init__()
         self.gate_up_proj = experts.gate_up_proj
@@ -93,14 +102,19 @@ class Experts(nn.Module):
         self.act_fn = experts.act_fn
         self.num_experts = experts.num_experts
         self._dispatch = dispatch
-        self._count = count
+        self._gathering = gathering
+        self._tell = tell
 
     def forward(self, hidden_TH: Tensor, chosen_TK: Tensor, weights_TK: Tensor) -> Tensor:
+        self._tell(count(chosen_TK.flatten(), self.num_experts))
+        dtype = compute_dtype(hidden_TH)
+        gathered_TH, chosen_TK, weights_TK = self._gathering.gather(
+            hidden_TH.to(dtype), chosen_TK, weights_TK
+        )
         copies = sort_copies(chosen_TK, self.num_experts)
-        self._count(copies.counts_E)
-        rows_CH = copies.take(hidden_TH.to(compute_dtype(hidden_TH)))
-        outputs_CH = self._dispatch(rows_CH, copies, self._compute)
-        return copies.merge(outputs_CH, weights_TK).to(hidden_TH.dtype)
+        outputs_CH = self._dispatch(copies.take(gathered_TH), copies, self._compute)
+        outputs_TH = copies.merge(outputs_CH, weights_TK)
+        return self._gathering.scatter(outputs_TH, dtype).to(hidden_TH.dtype)
 
     def _compute(self, rows: Tensor, counts_L: Tensor) -> Tensor:
         ends_L = counts_L.cumsum(0, dtype=torch.int32)

@@ -19,6 +19,7 @@ from meshfit.run.experts.dispatch import (
     LimitedDispatch,
     LocalDispatch,
 )
+from meshfit.run.experts.gather import Gathering, TokensOfAll, TokensOfEach, WholeExperts
 from meshfit.run.experts.layer import Experts, Router, has_experts
 from meshfit.run.experts.log import RoutingLog
 from meshfit.run.experts.policy import ExpertPolicy, auxiliary_coefficient
@@ -28,10 +29,13 @@ from meshfit.run.experts.shards import (
     build_expert_mesh,
     distribute,
     divide_states,
+    packing_of,
+    width_mesh,
 )
 from meshfit.run.experts.spans import ExchangeTimes, Spans
 from meshfit.run.mesh import RankMesh
 from meshfit.run.model.loss import token_losses
+from meshfit.run.model.packed import Packing
 from meshfit.run.model.transformer import Stage
 
 
@@ -63,6 +67,8 @@ class ExpertModel:
         self.num_choices = config.num_experts_per_tok
         self._mesh = mesh
         self._expert_mesh = build_expert_mesh(mesh)
+        self._width = width_mesh(mesh, self._expert_mesh)
+        self._gathering = self._gathering_of(mesh.layout.sp)
         self._policy = policy
         self._rule = rule_of(config)
         self._coefficient = auxiliary_coefficient(config)
@@ -77,12 +83,28 @@ class ExpertModel:
         return self._coefficient > 0
 
     def install(self, stage: Stage) -> None:
-        """Put routers and experts of a stage in the places of Hugging Face's; divide them over ep."""
+        """Put routers and experts of a stage in the places of Hugging Face's; divide the experts.
+
+        Raises:
+            InputError: their width cannot be cut over so many ranks.
+        """
         stage.model.config.output_router_logits = False  # the losses are taken from the routers
         for number, layer in zip(stage.layer_range, stage.layers, strict=True):
             if has_experts(layer):
                 layer.mlp.gate = self._router(number, layer.mlp.gate)
                 layer.mlp.experts = self._experts_of(number, layer.mlp.experts)
+
+    def packings(self, stage: Stage) -> dict[str, Packing]:
+        """Of a stage's parameters that lie in the order of shards, by name."""
+        if self._width is None:
+            return {}
+        names = {module: name for name, module in stage.model.named_modules()}
+        return {
+            f"{names[experts]}.gate_up_proj": packing_of(experts, self._width.size())
+            for layer in stage.layers
+            if has_experts(layer)
+            for experts in [layer.mlp.experts]
+        }
 
     def divide_states(self, stage: Stage, **options: object) -> set[nn.Parameter]:
         """FSDP2 over ranks with the same experts of a stage, with its ``options``.
@@ -106,9 +128,9 @@ class ExpertModel:
     def start(self, device: torch.device) -> None:
         """Everything is in place and has memory; steps come next."""
         self.log.start([router.layer for router in self._routers], self.num_experts, device)
-        if self._expert_mesh is not None and self._experts:
-            parameters = [p for experts in self._experts for p in experts.parameters()]
-            self._gradients = ExpertGradients(parameters, self._expert_mesh)
+        trained = [p for e in self._experts for p in e.parameters() if p.requires_grad]
+        if self._expert_mesh is not None and trained:
+            self._gradients = ExpertGradients(trained, self._expert_mesh)
 
     def begin_step(self, step: int) -> None:
         """The next forwards belong to ``step``."""
@@ -154,6 +176,7 @@ class ExpertModel:
         router = Router(
             gate,
             layer=layer,
+            routes_its_own=self._mesh.layout.sp,
             rule=self._rule,
             observe=partial(self._observe, layer),
             replace=partial(self._replace, layer),
@@ -162,11 +185,17 @@ class ExpertModel:
         return router
 
     def _experts_of(self, layer: int, experts: nn.Module) -> Experts:
-        ours = Experts(experts, self._dispatch(layer), partial(self.log.send, layer))
-        if self._expert_mesh is not None:
-            distribute(ours, self._expert_mesh)
+        tell = partial(self.log.send, layer)
+        ours = Experts(experts, self._dispatch(layer), self._gathering, tell)
+        distribute(ours, self._expert_mesh, self._width)
         self._experts.append(ours)
         return ours
+
+    def _gathering_of(self, each_routes_its_own: bool) -> Gathering:
+        if self._width is None:
+            return WholeExperts()
+        kind = TokensOfEach if each_routes_its_own else TokensOfAll
+        return kind(self._width.get_group(), "tp" if self._expert_mesh is None else "etp")
 
     def _dispatch(self, layer: int) -> Dispatch:
         policy, on_limit = self._policy, partial(self.log.limit, layer)
@@ -175,7 +204,12 @@ class ExpertModel:
             return DroplessDispatch(group, self.times) if group else LocalDispatch()
         if policy.groups is None:
             return LimitedDispatch(
-                factor=policy.capacity_factor, group=group, times=self.times, on_limit=on_limit
+                factor=policy.capacity_factor,
+                group=group,
+                times=self.times,
+                on_limit=on_limit,
+                sources=self._gathering.sources,
+                own=self._gathering.own,
             )
         return GroupLimitedDispatch(
             factor=policy.capacity_factor, groups=policy.groups, on_limit=on_limit
@@ -192,11 +226,11 @@ class ExpertModel:
             self._auxiliary.add(scores_TE, chosen_TK)
 
     def _over_ranks(self, tokens_LE: Tensor) -> Tensor:
-        """The same of all ranks together: each has counted tokens of its own."""
+        """The same of all ranks together."""
         layers = list(self.log.layers)
         all_LE = tokens_LE.new_zeros(self.num_layers, tokens_LE.shape[1])
         all_LE[layers] = tokens_LE
-        return self._mesh.sum_over_ranks(all_LE)[layers]
+        return self._mesh.sum_over_tokens(all_LE)[layers]
 
 
 def build_expert_model(config: Any, mesh: RankMesh, policy: ExpertPolicy) -> ExpertModel | None:

@@ -20,15 +20,21 @@ def refusals(config: Mapping[str, Any], layout: LayoutSpec) -> Iterator[tuple[st
     has_experts = family_of(config).has_experts
     if layout.ep > 1 and not has_experts:
         yield "ep", "this model has no experts; use ep=1"
-    if layout.etp > 1:
-        yield "etp", "the runner does not cut experts; use etp=1"
+    if layout.etp > 1 and layout.ep == 1:
+        yield "etp", "without ep all of tp cuts the experts as it is; use etp=1"
+    if layout.tp % layout.etp:
+        yield (
+            "etp",
+            f"tensor-parallel ranks cut the experts' width; use a divisor of tp={layout.tp}",
+        )
     if layout.ep > 1 and layout.zero_stage < _DIVIDES_STATES and _is_plain(layout):
         yield "zero_stage", "plain replicas all hold the same experts; use zero_stage=3"
-    if has_experts and layout.tp > 1 and layout.ep == 1:
-        yield "tp", "the runner does not cut experts over tp; spread them with ep, or use tp=1"
     if config.get("output_router_logits") and has_experts:
         for axis in ("pp", "cp"):
             if getattr(layout, axis) > 1:
                 yield axis, "the routers' auxiliary loss takes means over all layers and sequences"
-    if layout.ep > 1 and layout.tp > 1 and not layout.sp:
-        yield "ep", "tensor-parallel ranks would all send the same tokens; use sp=true"
+    if layout.ep > 1 and layout.tp > layout.etp and not layout.sp:
+        yield (
+            "ep",
+            f"tensor-parallel ranks would all send the same tokens; use sp=true, or etp={layout.tp}",
+        )

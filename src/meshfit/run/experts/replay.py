@@ -73,4 +73,4 @@ def differing_tokens(
 ) -> int:
     """Tokens that any rank's routers sent elsewhere than the reference's. All ranks call it."""
     own = torch.tensor(kept.differing(reference), device=device)
-    return int(mesh.sum_over_ranks(own))
+    return int(mesh.sum_over_tokens(own))

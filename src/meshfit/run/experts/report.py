@@ -36,7 +36,7 @@ def routing_report(model: ExpertModel, mesh: RankMesh) -> RoutingReport:
 
 
 class _Totals:
-    """Every step's counts summed over ranks; ranks route tokens of their own."""
+    """Every step's counts summed over ranks."""
 
     def __init__(
         self,
@@ -50,16 +50,17 @@ class _Totals:
         all_NLE = own_NLE.new_zeros(len(steps), model.num_layers, model.num_experts)
         if layers:
             all_NLE[:, list(layers)] = own_NLE
-        self.tokens_NLE = mesh.sum_over_ranks(all_NLE).cpu()
+        self.tokens_NLE = mesh.sum_over_tokens(all_NLE).cpu()
         self.entropy_N = self._sum([step.entropy_L.sum() for step in steps])
         self.dropped_N = self._sum([step.dropped_L.sum() for step in steps])
         self.padded_N = self._sum([step.padded_L.sum() for step in steps])
         self.loss_NE = self._sum([step.loss_E for step in steps])
         self.labels_NE = self._sum([step.labels_E for step in steps])
-        self.auxiliary_N = self._sum([step.auxiliary for step in steps]) / mesh.layout.world_size
+        auxiliary_N = torch.stack([step.auxiliary for step in steps])
+        self.auxiliary_N = mesh.sum_over_ranks(auxiliary_N).cpu() / mesh.layout.world_size
 
     def _sum(self, of_steps: Sequence[Tensor]) -> Tensor:
-        return self._mesh.sum_over_ranks(torch.stack(list(of_steps))).cpu()
+        return self._mesh.sum_over_tokens(torch.stack(list(of_steps))).cpu()
 
 
 def _rows(counts: Tensor) -> tuple[tuple[int, ...], ...]:

@@ -1,9 +1,13 @@
-"""Experts divided over their own mesh of the same ranks: expert data parallel x expert parallel.
+"""Experts divided over their own mesh of the same ranks: expert data x expert x expert tensor parallel.
 
-The mesh folds dp_shard x cp x tp with ep as the inner part (``mesh.groups``). A parameter of the
-experts is a DTensor over ``ep``. Ranks that hold the same experts (``edp``, and replicas) divide its
-states by FSDP2 as the dense part's are divided (it also casts where each holds other ones); where the
-dense part is not divided, gradients are summed once a step.
+The mesh folds dp_shard x cp x tp with ep x etp as the inner part (``mesh.groups``). A parameter of the
+experts is a DTensor over ``ep``, which divides experts, and ``etp``, which cuts the width of each.
+Ranks that hold the same (``edp``, and replicas) divide its states by FSDP2 as the dense part's are
+divided (it also casts where each holds other ones); where the dense part is not divided, gradients
+are summed once a step.
+
+Without expert parallelism there is no such mesh: experts are cut over ``tp``, and what is left of
+them is divided as the dense part of their layer is.
 """
 
 import math
@@ -18,13 +22,17 @@ from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from meshfit.errors import InputError
 from meshfit.measure.timeline.axes import along
 from meshfit.mesh.spec import AXES, LayoutSpec
 from meshfit.run.experts.layer import Experts
 from meshfit.run.mesh import RankMesh
+from meshfit.run.model.packed import Packing
 
-_EXPERT_AXES = ("pp", "dp_replicate", "edp", "ep")
+_EXPERT_AXES = ("pp", "dp_replicate", "edp", "ep", "etp")
 _EXPERTS_DIM, _OUTPUT_DIM = 0, 1
+_WIDTH_DIMS = {"gate_up_proj": 1, "down_proj": 2}
+"""Along which an expert's matrices are cut: gate and up by columns, packed in one, down by rows."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,16 @@ class ExpertMesh:
     @property
     def ep(self) -> DeviceMesh:
         return self.devices["ep"]
+
+    @property
+    def etp(self) -> DeviceMesh | None:
+        """Ranks that have the width of the same experts between them; None where they are whole."""
+        return self.devices["etp"] if self.layout.etp > 1 else None
+
+    @property
+    def holders(self) -> DeviceMesh:
+        """Ranks that have all experts between them."""
+        return self.devices[self._present("ep", "etp")]
 
     @property
     def divides_states(self) -> bool:
@@ -58,8 +76,8 @@ class ExpertMesh:
         return alike if alike.ndim == 1 else alike._flatten("expert_replicas")
 
     def groups(self) -> Iterator[tuple[str, ProcessGroup]]:
-        """``ep`` and ``edp`` where they have ranks, and this rank's group along each."""
-        for name in self._present("ep", "edp"):
+        """The experts' axes that have ranks, and this rank's group along each."""
+        for name in self._present("ep", "etp", "edp"):
             yield name, self.devices[name].get_group()
         if self.alike is not None:
             yield "edp", self.alike.get_group()
@@ -69,8 +87,8 @@ class ExpertMesh:
 
 
 def expert_data_degree(layout: LayoutSpec) -> int:
-    """Ranks of one replica that hold the same experts."""
-    return layout.dp_shard * layout.cp * layout.tp // layout.ep
+    """Ranks of one replica that hold the same experts, or the same part of them."""
+    return layout.dp_shard * layout.cp * layout.tp // (layout.ep * layout.etp)
 
 
 def build_expert_mesh(mesh: RankMesh) -> ExpertMesh | None:
@@ -79,7 +97,7 @@ def build_expert_mesh(mesh: RankMesh) -> ExpertMesh | None:
     if layout.ep == 1 or mesh.devices is None:
         return None
     ranks = mesh.devices.mesh.reshape([getattr(layout, axis) for axis in AXES])
-    shape = (layout.pp, layout.dp_replicate, expert_data_degree(layout), layout.ep)
+    shape = (layout.pp, layout.dp_replicate, expert_data_degree(layout), layout.ep, layout.etp)
     kept = {axis: n for axis, n in zip(_EXPERT_AXES, shape, strict=True) if n > 1 or axis == "edp"}
     devices = DeviceMesh(
         mesh.devices.device_type,
@@ -89,11 +107,43 @@ def build_expert_mesh(mesh: RankMesh) -> ExpertMesh | None:
     return ExpertMesh(layout, devices)
 
 
-def distribute(experts: Experts, mesh: ExpertMesh) -> None:
-    """Leave each rank of ``ep`` its own experts, in order."""
+def width_mesh(mesh: RankMesh, own: ExpertMesh | None) -> DeviceMesh | None:
+    """Ranks that have the width of the same experts between them, as one axis; None where experts
+    are whole."""
+    return mesh.axis("tp") if own is None else own.etp
+
+
+def distribute(experts: Experts, own: ExpertMesh | None, width: DeviceMesh | None) -> None:
+    """Leave each rank its own experts, in order, and its part of their width.
+
+    Raises:
+        InputError: the width does not come out even.
+    """
+    mesh = width if own is None else own.holders
+    if mesh is None:
+        return
     for name, parameter in list(experts.named_parameters(recurse=False)):
-        shard = distribute_tensor(parameter, mesh.ep, [Shard(_EXPERTS_DIM)], src_data_rank=None)
+        placements = [] if own is None else [Shard(_EXPERTS_DIM)]
+        if width is not None:
+            _check_width(experts, width)
+            placements.append(Shard(_WIDTH_DIMS[name]))
+        shard = distribute_tensor(parameter, mesh, placements, src_data_rank=None)
         experts.register_parameter(name, nn.Parameter(shard))
+
+
+def packing_of(experts: Experts, ranks: int) -> Packing:
+    """How gate and up projection lie in one parameter, of each of which ``ranks`` have a part."""
+    width = experts.down_proj.shape[_WIDTH_DIMS["down_proj"]]
+    return Packing(dim=_WIDTH_DIMS["gate_up_proj"], sizes=(width, width), shards=ranks)
+
+
+def _check_width(experts: Experts, mesh: DeviceMesh) -> None:
+    width = experts.down_proj.shape[_WIDTH_DIMS["down_proj"]]
+    if width % mesh.size():
+        raise InputError(
+            f"experts of width {width} cannot be cut over {mesh.size()} ranks: each has as much of "
+            f"it; use a divisor of {width}, or ep with etp=1, which keeps experts whole"
+        )
 
 
 def divide_states(experts: Experts, mesh: ExpertMesh, **options: object) -> None:

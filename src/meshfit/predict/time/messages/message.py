@@ -104,6 +104,12 @@ class PassCounts:
     def total(self) -> FloatArray:
         return np.asarray(self.forward + self.backward + self.again)
 
+    def times(self, count: FloatArray | float) -> "PassCounts":
+        """So many in place of each."""
+        return PassCounts(
+            forward=count * self.forward, backward=count * self.backward, again=count * self.again
+        )
+
 
 def message(
     collective: str,
