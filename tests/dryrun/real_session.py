@@ -53,7 +53,9 @@ def allocator_growth(trainer: Trainer, step: int) -> int:
 def run(case: Case, folder: Path) -> dict:
     mesh = build_mesh(case.layout, "cpu")
     weights = folder / "weights" / case.model
-    model = build_rank_model(CONFIGS[case.model], weights, mesh, case.training.precision, CPU)
+    model = build_rank_model(
+        CONFIGS[case.model], weights, mesh, case.training.precision, CPU, adapter=case.adapter
+    )
     trainer = Trainer(model, mesh, case.training, corpus_of(case), CPU)
     take_step(trainer, 0)
     # A thread of Gloo may hold a copy a moment longer than the program: the smallest of a few.

@@ -75,10 +75,14 @@ def test_peak_is_near_that_of_the_cpu_allocator(
 WHOLE = [
     case
     for case in COMPARED
-    if case.layout.pp == 1 and not CONFIGS[case.model].get("sliding_window")
+    if case.layout.pp == 1
+    and not CONFIGS[case.model].get("sliding_window")
+    and not CONFIGS[case.model].get("kv_lora_rank")
+    and case.adapter is None
 ]
 """Each rank runs all of the model, of which it has a share of the batch or of the matmuls; a window
-hides keys that the CPU's kernel computes."""
+hides keys that the CPU's kernel computes, values narrower than keys have no kernel there that knows the
+causal order, and frozen weights have no gradients."""
 
 
 @pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)

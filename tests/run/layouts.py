@@ -7,6 +7,7 @@ from typing import Any
 from meshfit.funnel.sweep.routing import routing_groups
 from meshfit.mesh.spec import AXES, LayoutSpec, make_layout
 from meshfit.record.schema import RoutingGroups
+from meshfit.workload.families import read_family
 from meshfit.workload.training import (
     PRECISIONS,
     AdapterSpec,
@@ -61,6 +62,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
                            "num_experts_per_tok": 2, "moe_intermediate_size": 32,
                            "mlp_only_layers": [0], "norm_topk_prob": True},
     "deepseek_v3": _DEEPSEEK,
+    "deepseek_v3_dense": _DEEPSEEK | {"first_k_dense_replace": 4, "q_lora_rank": 24},
     "deepseek_v3_full_queries": _DEEPSEEK | {"q_lora_rank": None, "attention_bias": True},
     "phi3": _SIZES | {"model_type": "phi3", "pad_token_id": 0, "bos_token_id": 1,
                       "eos_token_id": 2},
@@ -139,7 +141,7 @@ class Case:
 
 def has_experts(case: Case) -> bool:
     """Whether its model is a mixture of experts."""
-    return "num_experts_per_tok" in CONFIGS[case.model]
+    return read_family(case.model, CONFIGS[case.model]).moe is not None
 
 
 def _cases(model: str, *layouts: str, **options: Any) -> list[Case]:
@@ -214,9 +216,11 @@ CASES: list[Case] = [
             rank_order=INNERMOST_FIRST),
     *_cases("mixtral", "dp_shard=4,ep=2", "dp_shard=2,cp=2,ep=4,micro_batch_size=4"),
     *_cases("qwen3_moe", "dp_replicate=2,dp_shard=2,ep=2,micro_batch_size=2",
-            "pp=2,dp_shard=2,ep=2,micro_batch_size=2"),
+            "pp=2,dp_shard=2,ep=2,micro_batch_size=2", "pp=2,tp=2,micro_batch_size=4"),
+    *_cases("mixtral", "dp_shard=2,tp=2,ep=2,etp=2,micro_batch_size=4"),
     *_cases("deepseek_v3", "pp=2,dp_shard=2,ep=2,micro_batch_size=2", "pp=4,micro_batch_size=2",
             "dp_shard=2,tp=2,ep=2,micro_batch_size=4"),
+    *_cases("deepseek_v3_dense", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4"),
     *_cases("mixtral", "dp_shard=4,ep=2", precision="bf16_mixed"),
     *_cases("mixtral_auxiliary", "dp_shard=4,ep=2"),
     *_cases("mixtral", "pp=2,dp_shard=2,ep=2,micro_batch_size=2", capacity=1.0),
@@ -256,6 +260,20 @@ HEAVY_CASES: list[Case] = [
     *_cases("qwen3_moe", "dp_shard=2,tp=2,ep=2,micro_batch_size=2", capacity=1.0),
     *_cases("deepseek_v3", "dp_shard=4,ep=2,micro_batch_size=2", capacity=0.5),
     *_cases("qwen3_moe", "dp_shard=4,ep=2", masked=True),
+    *_cases("mixtral", "tp=4,micro_batch_size=8", "dp_shard=2,tp=2,micro_batch_size=4",
+            "tp=4,ep=2,etp=2,micro_batch_size=8", "cp=2,tp=2,ep=2,etp=2,micro_batch_size=4",
+            "dp_shard=2,tp=2,ep=2,etp=2,sp=false,micro_batch_size=4",
+            "dp_shard=2,tp=2,ep=2,etp=2,micro_batch_size=4,recompute=full",
+            "dp_shard=2,tp=2,micro_batch_size=4,recompute=operations"),
+    *_cases("qwen3_moe", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4",
+            "dp_shard=2,tp=2,ep=2,etp=2,micro_batch_size=2"),
+    *_cases("mixtral", "dp_shard=2,tp=2,ep=2,etp=2,micro_batch_size=4",
+            "pp=2,tp=2,micro_batch_size=4", precision="bf16_mixed"),
+    *_cases("mixtral_auxiliary", "dp_shard=2,tp=2,ep=2,etp=2,micro_batch_size=4",
+            "tp=4,sp=false,micro_batch_size=8"),
+    *_cases("qwen3_moe", "dp_shard=2,tp=2,ep=2,etp=2,micro_batch_size=2",
+            "dp_replicate=2,tp=2,micro_batch_size=4", capacity=1.0),
+    *_cases("mixtral", "dp_shard=2,tp=2,ep=2,etp=2,micro_batch_size=4", rank_order=INNERMOST_FIRST),
 ]  # fmt: skip
 """Mixtures of experts under every combination that the runner has for them: `make test-all`."""
 
@@ -323,7 +341,7 @@ STRATEGY_CASES: list[Case] = [
     *_cases("gpt2", "pp=2,dp_shard=2", adapter=ADAPTER),
     *_cases("llama_tied", "pp=2,tp=2,micro_batch_size=4", adapter=ADAPTER, precision="bf16_mixed"),
     *_cases("llama_bytes", "dp_shard=4", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4",
-            documents=True, adapter=ADAPTER),
+            "tp=4,micro_batch_size=8", documents=True, adapter=ADAPTER),
     *_cases("llama", "cp=4,micro_batch_size=2", "cp=4,cp_method=all_to_all",
             "cp=2,tp=2,sp=false,micro_batch_size=4",
             "pp=2,vpp=2,cp=2,cp_method=all_gather,micro_batch_size=4"),
@@ -331,5 +349,8 @@ STRATEGY_CASES: list[Case] = [
     *_cases("gpt2", "cp=4,cp_method=all_to_all"),
     *_cases("llama", "dp_shard=2,cp=2", adapter=ADAPTER),
     *_cases("llama_bytes", "cp=4,cp_method=all_gather,recompute=full", documents=True),
+    *_cases("deepseek_v3_dense", "dp_shard=2,tp=2,micro_batch_size=4", "tp=4,micro_batch_size=8",
+            "pp=2,tp=2,micro_batch_size=4", "cp=2,tp=2,cp_method=all_to_all,micro_batch_size=4"),
+    *_cases("deepseek_v3_dense", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4", adapter=ADAPTER),
 ]  # fmt: skip
 """Further combinations, which only ``make test-all`` runs."""

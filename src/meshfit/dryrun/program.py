@@ -23,8 +23,9 @@ from meshfit.run.mesh import RankMesh, build_mesh
 from meshfit.run.model.weights import materialise
 from meshfit.run.parallelize import RankModel, build_bare_model, with_replicas
 from meshfit.run.trainer import Trainer
-from meshfit.workload.corpus import Corpus, open_corpus
-from meshfit.workload.training import DataSpec, TrainingSpec
+from meshfit.workload.corpus import Corpus, SyntheticCorpus
+from meshfit.workload.prompts import END_TOKEN
+from meshfit.workload.training import TrainingSpec
 
 DEVICE = torch.device("cpu")
 """Of the fake tensors: autograd on fake CUDA tensors ends a process whose PyTorch has no CUDA."""
@@ -49,9 +50,10 @@ def trace_of_step(
         # Before tensors are fake, of which no mesh can be made.
         axes = axes_of_groups(mesh, bare.experts)
         operators = cuda_operators() if is_cuda else nullcontext()
-        with fake_tensors() as mode, even_loads(), operators:
+        corpus = _corpus(config, training)
+        is_packed = corpus.document_end is not None
+        with fake_tensors(is_packed=is_packed) as mode, even_loads(), operators:
             model = _with_memory(bare, mesh)
-            corpus = _corpus(config, training)
             trainer = _FakeTrainer(model, mesh, training, corpus, mode)
             trainer.warm_up()
             with Recorder(
@@ -118,10 +120,17 @@ def _with_memory(bare: RankModel, mesh: RankMesh) -> RankModel:
     return model
 
 
+class _PackedCorpus(SyntheticCorpus):
+    """Sequences of several documents each, of no content."""
+
+    document_end = END_TOKEN
+
+
 def _corpus(config: Mapping[str, Any], training: TrainingSpec) -> Corpus:
-    """Synthetic whatever the job's own: only its counts are asked for."""
-    return open_corpus(
-        DataSpec(),
+    """Synthetic whatever the job's own: only its counts are asked for, and whether documents end."""
+    kind = _PackedCorpus if training.data.source == "documents" else SyntheticCorpus
+    return kind(
+        seed=0,
         vocab_size=config["vocab_size"],
         sequence_length=training.sequence_length,
         global_batch_size=training.global_batch_size,

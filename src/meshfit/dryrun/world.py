@@ -38,8 +38,11 @@ def fake_world(rank: int, world_size: int) -> Iterator[None]:
 
 
 @contextmanager
-def fake_tensors() -> Iterator[FakeTensorMode]:
-    """Inside, tensors are shapes: a step of the runner runs, and costs neither memory nor FLOPs."""
+def fake_tensors(*, is_packed: bool = False) -> Iterator[FakeTensorMode]:
+    """Inside, tensors are shapes: a step of the runner runs, and costs neither memory nor FLOPs.
+
+    ``is_packed``: sequences hold several documents each.
+    """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with ExitStack() as stack:
         stack.enter_context(
@@ -54,9 +57,9 @@ def fake_tensors() -> Iterator[FakeTensorMode]:
             replaced(schedules, "_batch_p2p", _holding_tensors(schedules._batch_p2p))
         )
         stack.enter_context(replaced(functional_collectives, "_are_we_tracing", lambda: False))
-        stack.enter_context(_unpacked_sequences())
+        stack.enter_context(_looks_at_positions())
         stack.enter_context(mode)
-        stack.enter_context(_RealAnswers())
+        stack.enter_context(_RealAnswers(is_packed=is_packed))
         yield mode
 
 
@@ -104,17 +107,22 @@ class _ReducerOfFirstBuckets:
 class _RealAnswers(TorchDispatchMode):  # type: ignore[misc]  # PyTorch is Any to mypy
     """Answers operations as real tensors would, where fake ones cannot or do otherwise.
 
-    - The value of a tensor of booleans is "yes". The runner asks once a forward, through
-      transformers: do all positions count up by one, that is, is every row one sequence? They do.
+    - The runner asks for the value of one tensor of booleans, once a forward, through transformers: do
+      all positions count up by one, that is, is every row one sequence? They do, but for documents
+      packed into sequences.
     - The result of a collective is that of its operation, waited for or not; the fake versions give
       another tensor of that shape.
     """
+
+    def __init__(self, *, is_packed: bool) -> None:
+        super().__init__()
+        self._is_packed = is_packed
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> object:
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
-            return True
+            return not self._is_packed
         if func is torch.ops._c10d_functional.wait_tensor.default:
             return args[0]
         if func is torch.ops._c10d_functional._wrap_tensor_autograd.default:
@@ -144,10 +152,10 @@ def _holding_tensors(send_receive: Callable[..., list[dist.Work]]) -> Callable[.
 
 
 @contextmanager
-def _unpacked_sequences() -> Iterator[None]:
+def _looks_at_positions() -> Iterator[None]:
     """transformers looks at positions as it does with real tensors (see ``_RealAnswers``).
 
-    It takes fake tensors for a compiler's, and then makes a mask for packed sequences.
+    It takes fake tensors for a compiler's, and then makes a mask for packed sequences in any case.
     """
     from transformers import masking_utils  # noqa: PLC0415
 

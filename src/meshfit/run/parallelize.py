@@ -24,14 +24,14 @@ from meshfit.run.context.attention import (
 )
 from meshfit.run.context.refusals import refusals as context_refusals
 from meshfit.run.data import shard_or_replicate, uses_ddp, uses_fsdp, wrap_ddp
-from meshfit.run.experts.model import ExpertModel, build_expert_model
+from meshfit.run.experts.model import ExpertModel
 from meshfit.run.experts.policy import NO_LIMITS, ExpertPolicy
 from meshfit.run.experts.refusals import refusals as expert_refusals
 from meshfit.run.mesh import RankMesh
 from meshfit.run.model.adapters import attach_adapters, freeze_all_but_adapters
 from meshfit.run.model.loss import token_loss_sum
 from meshfit.run.model.packed import Packing
-from meshfit.run.model.transformer import Stage, build_causal_lm, family_of
+from meshfit.run.model.transformer import Stage, build_causal_lm, family_of, is_mixture
 from meshfit.run.model.weights import load_shards
 from meshfit.workload.training import AdapterSpec, PrecisionSpec
 
@@ -136,7 +136,8 @@ def build_bare_model(
     context = context_parallel_of(mesh)
     for stage_id in stage_ids:
         stage, disabled = _build_stage(config, layout, stage_id, precision)
-        experts = experts or build_expert_model(stage.model.config, mesh, policy)
+        if experts is None and is_mixture(config):
+            experts = ExpertModel(stage.model.config, mesh, policy)
         if experts is not None:
             experts.install(stage)
         if adapter is not None:

@@ -1,6 +1,7 @@
 """Bytes and counts of messages: by hand, and in agreement with what the step time pays for."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from meshfit.predict.time.messages.message import Message
 from meshfit.predict.time.messages.ranks import rank_messages
 from meshfit.predict.time.step import with_idle, worked
 from meshfit.predict.time.terms import EXPOSED_TERMS, TERMS
+from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.model import LayerSpec, MlpSpec, MoeSpec
 from meshfit.workload.training import AdapterSpec, RuntimeSpec
 from tests.predict.builders import BF16, WITHOUT_HOST, cluster, group, llama, llama_8b, training
@@ -61,6 +63,36 @@ def mixture(**more):
     return replace(model, layers=(model.layers[0], layer) * 2)
 
 
+def with_latents(model, q_lora_rank):
+    """The same model, its attention latent."""
+    latent = LatentAttentionSpec(
+        num_attention_heads=4,
+        q_lora_rank=q_lora_rank,
+        kv_lora_rank=16,
+        qk_nope_head_dim=8,
+        qk_rope_head_dim=4,
+        v_head_dim=8,
+    )
+    layers = tuple(
+        replace(layer, blocks=(("self_attn", latent), *layer.blocks[1:])) for layer in model.layers
+    )
+    return replace(model, layers=layers)
+
+
+ATTENTION = {
+    "of heads": lambda model: model,
+    "latent": partial(with_latents, q_lora_rank=24),
+    "latent, full queries": partial(with_latents, q_lora_rank=None),
+}
+
+models = st.builds(
+    lambda attention, make, tied: ATTENTION[attention](make(tied=tied)),
+    attention=st.sampled_from(list(ATTENTION)),
+    make=st.sampled_from([llama, mixture]),
+    tied=st.booleans(),
+)
+
+
 def possible(keys):
     """Without what no engine runs: sp on one rank, and experts over more ranks than there are."""
     if keys["tp"] == 1:
@@ -73,9 +105,9 @@ def possible(keys):
 
 
 @pytest.mark.parametrize("name", PROFILES)
-@given(keys=keys, tied=st.booleans(), has_experts=st.booleans(), has_adapter=st.booleans())
+@given(keys=keys, model=models, has_adapter=st.booleans())
 @settings(deadline=None, max_examples=40)
-def test_what_is_sent_is_what_the_step_time_pays_for(name, keys, tied, has_experts, has_adapter):
+def test_what_is_sent_is_what_the_step_time_pays_for(name, keys, model, has_adapter):
     """With nothing hidden, a term is the sum of its messages' times. One that fails belongs where a
     module of ``predict.time.exchange`` counts a message that ``messages`` does not, or the reverse."""
     adapter = AdapterSpec(rank=4, base_bits=4) if has_adapter else None
@@ -86,7 +118,6 @@ def test_what_is_sent_is_what_the_step_time_pays_for(name, keys, tied, has_exper
         adapter=adapter,
         runtime=RuntimeSpec(overlap_parameters=False, overlap_gradients=False),
     )
-    model = (mixture if has_experts else llama)(tied=tied)
     layouts = group(model, spec, possible(keys), profile=PROFILES[name])
     costs = CollectiveCosts(topology=topology)
     machine = machine_for(layouts, rates(topology.accelerator, "bf16_mixed"), costs)
@@ -309,3 +340,35 @@ def test_experts_are_gathered_over_the_ranks_that_hold_the_same_ones():
 
 def test_a_rank_alone_sends_nothing():
     assert by_term({}) == {}
+
+
+LATENT_WIDTH = 24 + 16 + 4
+
+
+def latent_terms(layout, **options):
+    """Of a small model of two layers with latent attention: bytes sent by term, and its width."""
+    model = with_latents(llama(), q_lora_rank=24)
+    return by_term(layout, model=model, **options), model
+
+
+def test_latents_are_gathered_in_place_of_hidden_states_where_an_engine_does_so():
+    """The width of what stands in front of attention is the latents'; nothing else changes."""
+    profile = replace(WITHOUT_HOST, gathers_latents=False)
+    hidden, model = latent_terms({"tp": 2}, profile=profile)
+    latent, _ = latent_terms({"tp": 2})
+    saved = (model.hidden_size - LATENT_WIDTH) * 2048 * 2 * 64 * len(model.layers) / 2
+    for term in ("all_gather.tp", "reduce_scatter.tp"):
+        assert hidden[term][0] == latent[term][0]
+        assert hidden[term][1] - latent[term][1] == pytest.approx(saved)
+
+
+def test_what_makes_latents_is_summed_over_ranks_with_tokens_of_their_own():
+    once, model = latent_terms({"tp": 2})
+    weights = LATENT_WIDTH * model.hidden_size
+    loss = 3 * 2048 * 4 * 64
+    assert once["all_reduce.tp"][1] == pytest.approx(len(model.layers) * weights * 4 + loss)
+    each, _ = latent_terms({"tp": 2, "dp_shard": 2})
+    loss, micro_batches = loss / 2, 32
+    assert each["all_reduce.tp"][1] == pytest.approx(
+        micro_batches * len(model.layers) * weights * 2 + loss
+    )

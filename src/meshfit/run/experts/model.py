@@ -233,11 +233,6 @@ class ExpertModel:
         return self._mesh.sum_over_tokens(all_LE)[layers]
 
 
-def build_expert_model(config: Any, mesh: RankMesh, policy: ExpertPolicy) -> ExpertModel | None:
-    """What a rank has of the experts of a Hugging Face config; None where the model has none."""
-    return ExpertModel(config, mesh, policy) if hasattr(config, "num_experts_per_tok") else None
-
-
 def num_experts_of(config: Any) -> int:
     """Routed experts of one layer of a Hugging Face config."""
     return config.num_local_experts if hasattr(config, "num_local_experts") else config.num_experts

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from meshfit.mesh.spec import LayoutSpec
-from meshfit.run.model.transformer import family_of
+from meshfit.run.model.transformer import is_mixture
 
 _DIVIDES_STATES = 2
 """ZeRO stage from which FSDP2 holds parameters."""
@@ -17,7 +17,7 @@ def _is_plain(layout: LayoutSpec) -> bool:
 
 def refusals(config: Mapping[str, Any], layout: LayoutSpec) -> Iterator[tuple[str, str]]:
     """(axis, why not) of what cannot be run, with what would work."""
-    has_experts = family_of(config).has_experts
+    has_experts = is_mixture(config)
     if layout.ep > 1 and not has_experts:
         yield "ep", "this model has no experts; use ep=1"
     if layout.etp > 1 and layout.ep == 1:

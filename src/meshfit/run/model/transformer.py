@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from meshfit.errors import InputError
 from meshfit.run.model.packed import Packing
 from meshfit.run.model.positions import positions_in_documents
+from meshfit.workload.families import read_family
 
 if TYPE_CHECKING:
     from meshfit.run.context.attention import ContextParallel
@@ -31,7 +32,6 @@ class Family:
     embeddings: tuple[str, ...]
     layers: str
     final_norm: str
-    has_experts: bool = False
 
 
 _LLAMA_LIKE: dict[str, Any] = {
@@ -48,9 +48,9 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(
         class_name="GPT2LMHeadModel", embeddings=("wte", "wpe"), layers="h", final_norm="ln_f"
     ),
-    "mixtral": Family(class_name="MixtralForCausalLM", has_experts=True, **_LLAMA_LIKE),
-    "qwen3_moe": Family(class_name="Qwen3MoeForCausalLM", has_experts=True, **_LLAMA_LIKE),
-    "deepseek_v3": Family(class_name="DeepseekV3ForCausalLM", has_experts=True, **_LLAMA_LIKE),
+    "mixtral": Family(class_name="MixtralForCausalLM", **_LLAMA_LIKE),
+    "qwen3_moe": Family(class_name="Qwen3MoeForCausalLM", **_LLAMA_LIKE),
+    "deepseek_v3": Family(class_name="DeepseekV3ForCausalLM", **_LLAMA_LIKE),
     "phi3": Family(class_name="Phi3ForCausalLM", **_LLAMA_LIKE),
 }
 """Hugging Face ``model_type`` -> the family. These can be run."""
@@ -68,6 +68,16 @@ def family_of(config: Mapping[str, Any]) -> Family:
             f"model_type {model_type!r} cannot be run; the runner knows {', '.join(FAMILIES)}"
         )
     return FAMILIES[model_type]
+
+
+def is_mixture(config: Mapping[str, Any]) -> bool:
+    """Whether a layer of a raw Hugging Face config has experts: a family that can have them need not.
+
+    Raises:
+        InputError: this ``model_type`` cannot be run.
+    """
+    family_of(config)
+    return read_family(config["model_type"], config).moe is not None
 
 
 def head_dim_of(config: Any) -> int:

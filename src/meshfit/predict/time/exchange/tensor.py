@@ -8,11 +8,19 @@ from numpy.typing import NDArray
 from meshfit.predict.shape.group import LayoutGroup
 from meshfit.predict.time.compute import PartTime
 from meshfit.predict.time.exchange.machine import Machine
+from meshfit.predict.time.messages.latent import (
+    gathered_latents,
+    latent_passes,
+    latents,
+    projection_gradients,
+    projection_sums,
+)
 from meshfit.predict.time.messages.message import PassCounts
 from meshfit.predict.time.messages.tensor import (
     block_gathers,
     block_sums,
     gathered_hidden,
+    hidden_inputs,
     input_gathers,
     is_sequence_parallel,
     logits,
@@ -21,7 +29,8 @@ from meshfit.predict.time.messages.tensor import (
     summed_hidden,
     tensor_exchanges,
 )
-from meshfit.predict.time.terms import Terms
+from meshfit.predict.time.terms import Terms, merged
+from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.model import LayerSpec
 
 FloatArray = NDArray[np.float64]
@@ -78,14 +87,36 @@ def block_exchange(
     if machine.axes.tp.is_single:
         return PassTerms(forward={}, backward={}, again={})
     one, exchanges = single_exchange(group, machine), tensor_exchanges(kind, group)
-    sums, gathers = block_sums(exchanges, group), block_gathers(exchanges, group)
+    inputs = hidden_inputs(exchanges, kind, group)
+    sums, gathers = block_sums(exchanges, group, inputs), block_gathers(exchanges, group, inputs)
     left = _in_pieces(group, machine)
-    return PassTerms(
+    around = PassTerms(
         forward=one.sums(left * sums.forward) | one.gathers(left * gathers.forward),
-        backward=_backward(
-            one, sums, gathers, input_gathers(exchanges, group), time, group, machine
-        ),
+        backward=_backward(one, sums, gathers, input_gathers(inputs, group), time, group, machine),
         again=one.sums(left * sums.again) | one.gathers(left * gathers.again),
+    )
+    block = gathered_latents(kind, group)
+    return around if block is None else _with_latents(around, block, group, machine)
+
+
+def _with_latents(
+    around: PassTerms, block: LatentAttentionSpec, group: LayoutGroup, machine: Machine
+) -> PassTerms:
+    """What latents and the gradients of what makes them take on top, all of it exposed."""
+    is_sequence, tp, passes = is_sequence_parallel(group), machine.axes.tp, latent_passes(group)
+    size, gradients = latents(block, group), projection_gradients(block, group)
+    gather = np.where(is_sequence, machine.seconds("all_gather", size, tp), 0.0)
+    scatter = np.where(is_sequence, machine.seconds("reduce_scatter", size, tp), 0.0)
+    reduced = np.where(is_sequence, 0.0, machine.seconds("all_reduce", size, tp))
+    per_micro_batch = projection_sums(group) / group.columns.micro_batches
+    of_weights = machine.seconds("all_reduce", gradients, tp) * per_micro_batch
+    return PassTerms(
+        forward=merged(around.forward, {"all_gather.tp": gather * passes.forward}),
+        backward=merged(
+            around.backward,
+            {"reduce_scatter.tp": scatter, "all_reduce.tp": reduced + of_weights},
+        ),
+        again=merged(around.again, {"all_gather.tp": gather * passes.again}),
     )
 
 

@@ -13,6 +13,7 @@ from meshfit.predict.shape.schedule import RankShape
 from meshfit.predict.time.messages.message import Message, PassCounts, Size, message
 from meshfit.predict.time.recompute import recomputed_share
 from meshfit.workload.blocks.block import Block
+from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.model import LayerSpec, MoeSpec
 
 FloatArray = NDArray[np.float64]
@@ -79,21 +80,35 @@ def _is_exchanged(block: Block, group: LayoutGroup) -> FloatArray:
     return np.where(group.columns.splits_experts, beside, cut)
 
 
-def block_sums(exchanges: FloatArray, group: LayoutGroup) -> PassCounts:
-    """Sums after blocks forward, and of the gradients of their inputs backward. Where recomputation
-    stops once it has what backward needs, the last block's sum is not made again."""
+def hidden_inputs(exchanges: FloatArray, kind: LayerSpec, group: LayoutGroup) -> FloatArray:
+    """Of these exchanges, those in front of which hidden states are exchanged: not of attention whose
+    latents are, all of its queries, keys and values (``messages.latent``)."""
+    latent = kind.find(LatentAttentionSpec) if group.profile.gathers_latents else None
+    return exchanges - (latent is not None and latent.q_lora_rank is not None)
+
+
+def block_sums(
+    exchanges: FloatArray, group: LayoutGroup, inputs: FloatArray | None = None
+) -> PassCounts:
+    """Sums after blocks forward, and of the gradients of their inputs backward (``inputs`` of them,
+    where these are fewer). Where recomputation stops once it has what backward needs, the last block's
+    sum is not made again."""
     needless = 1.0 if group.profile.recomputes_what_is_needed else 0.0
     again = recomputed_share(group) * np.maximum(exchanges - needless, 0.0)
-    return PassCounts(forward=exchanges, backward=exchanges, again=again)
+    backward = exchanges if inputs is None else inputs
+    return PassCounts(forward=exchanges, backward=backward, again=again)
 
 
-def block_gathers(exchanges: FloatArray, group: LayoutGroup) -> PassCounts:
-    """Gathers of the sequence before blocks forward, and of the gradients of their outputs backward.
-    PyTorch's recomputation by operation keeps sums and makes gathers again (torchtitan,
+def block_gathers(
+    exchanges: FloatArray, group: LayoutGroup, inputs: FloatArray | None = None
+) -> PassCounts:
+    """Gathers of the sequence before blocks forward (``inputs`` of them, where these are fewer), and of
+    the gradients of their outputs backward. PyTorch's recomputation by operation keeps sums and makes gathers again (torchtitan,
     ``distributed/activation_checkpoint.py``)."""
     by_operation = group.candidates.recompute == RECOMPUTE.index("operations")
     again = recomputed_share(group) + (by_operation & group.profile.saves_gathered_inputs)
-    return PassCounts(forward=exchanges, backward=exchanges, again=again * exchanges)
+    forward = exchanges if inputs is None else inputs
+    return PassCounts(forward=forward, backward=exchanges, again=again * forward)
 
 
 def input_gathers(exchanges: FloatArray | float, group: LayoutGroup) -> FloatArray:
@@ -118,9 +133,10 @@ def tensor_messages(shape: RankShape, group: LayoutGroup) -> Iterator[Message]:
     gathers: FloatArray = np.zeros(len(group)) + embedding + head + input_gathers(head, group)
     for kind, count in shape.layers:
         exchanges = tensor_exchanges(kind, group)
-        sums = sums + count * block_sums(exchanges, group).total
-        again = input_gathers(exchanges, group)
-        gathers = gathers + count * (block_gathers(exchanges, group).total + again)
+        inputs = hidden_inputs(exchanges, kind, group)
+        sums = sums + count * block_sums(exchanges, group, inputs).total
+        again = input_gathers(inputs, group)
+        gathers = gathers + count * (block_gathers(exchanges, group, inputs).total + again)
     m = columns.micro_batches
     for collective, size, times, what in (
         ("all_reduce", summed_hidden(group), np.where(is_sequence, 0, sums), "partial sums"),
