@@ -208,3 +208,18 @@ def test_e05_a_checkpoint_without_the_moments_of_some_parameter_is_refused(
         InputError, match=r"no optimizer state of model\.norm\.weight, but of others"
     ):
         Run(weights).state.prepare(metadata)
+
+
+def test_a_checkpoint_with_packed_matrices_in_another_number_of_shards_is_refused(
+    weights: Path, saved: Path
+) -> None:
+    """Their rows lie in the order of the shards, so that they would be read in a wrong one."""
+    import torch.distributed.checkpoint as dcp
+
+    metadata = dcp.FileSystemReader(saved).read_metadata()
+    stored = metadata.state_dict_metadata
+    stored["model.model.norm.weight in 2 shards"] = stored.pop("model.model.norm.weight")
+    with pytest.raises(
+        InputError, match=r"has model\.model\.norm\.weight in 2 shards, but this run has it whole"
+    ):
+        Run(weights).state.prepare(metadata)

@@ -18,6 +18,8 @@ from meshfit.run.gradients import local_tensor
 from meshfit.run.parallelize import RankModel
 
 _MODEL, _BUFFER, _OPTIMIZER = "model", "buffer", "optimizer"
+_SHARDS = " in "
+"""Between the name of a parameter that packs cut matrices and the number of their shards."""
 
 
 class TrainingState:
@@ -52,6 +54,7 @@ class TrainingState:
         owned = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
         states = _stored_states(stored)
         for name, parameter in self._parameters:
+            _check_stored(f"{_MODEL}.{name}", stored)
             if id(parameter) in owned:
                 if states and name not in states:
                     raise InputError(
@@ -81,7 +84,7 @@ def _named_parameters(model: RankModel) -> Iterator[tuple[str, nn.Parameter]]:
     packings = model.packings()
     for name, parameter in model.parameters_by_name().items():
         packing = packings.get(name)
-        yield (name if packing is None else f"{name} in {packing.shards} shards"), parameter
+        yield (name if packing is None else f"{name}{_SHARDS}{packing.shards} shards"), parameter
     if model.tied_copy is not None:
         last = model.stages[-1]
         prefix = last.model.base_model_prefix
@@ -120,14 +123,32 @@ def _empty_state(
 
 
 def _check_shape(name: str, tensor: Tensor, stored: Mapping[str, object]) -> None:
-    what = stored.get(name)
-    if not isinstance(what, TensorStorageMetadata):
-        raise InputError(f"the checkpoint has no {name}")
+    what = _check_stored(name, stored)
     if what.size != tensor.shape:
         raise InputError(
             f"the checkpoint has {name} in the shape {tuple(what.size)}, but this run in "
             f"{tuple(tensor.shape)}"
         )
+
+
+def _check_stored(name: str, stored: Mapping[str, object]) -> TensorStorageMetadata:
+    what = stored.get(name)
+    if isinstance(what, TensorStorageMetadata):
+        return what
+    other = next((one for one in stored if _plain(one) == _plain(name)), None)
+    if other is None:
+        raise InputError(f"the checkpoint has no {name}")
+    ours = name.removeprefix(_plain(name)).strip() or "whole"
+    raise InputError(
+        f"the checkpoint has {other}, but this run has it {ours}: matrices that are packed "
+        f"in one lie in the order of their shards; resume under the same tp (of experts under ep, the "
+        f"same etp)"
+    )
+
+
+def _plain(name: str) -> str:
+    """A parameter's name without the number of shards that its packed matrices are cut in."""
+    return name.partition(_SHARDS)[0]
 
 
 @torch.no_grad()
