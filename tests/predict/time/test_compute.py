@@ -12,8 +12,9 @@ from meshfit.predict.time.compute import layer_time, optimizer_s
 from meshfit.predict.time.passes import cast_bytes, layer_passes
 from meshfit.predict.time.work import layer_work
 from meshfit.workload.counts import layer_parameters
+from meshfit.workload.models import read_model
 from meshfit.workload.training import PRECISIONS, RuntimeSpec
-from tests.predict.builders import BF16, cluster, group, llama_8b, training
+from tests.predict.builders import BF16, WITHOUT_HOST, cluster, group, llama_8b, training
 
 FAST_MEMORY = 1e30
 
@@ -47,6 +48,19 @@ def test_tensor_parallelism_divides_a_layers_matmuls():
     of = group(llama_8b(), spec, {"tp": 1}, {"tp": 4})
     time = layer_time(llama_8b().layers[0], of, rate)
     assert time.forward[0] == pytest.approx(4 * time.forward[1])
+
+
+def test_latents_are_made_of_a_ranks_own_tokens_where_they_are_gathered():
+    """DeepSeek-V3: 1,536 + 512 + 64 columns a token; of a quarter of 8,192 tokens, or of all."""
+    spec = training(sequence_length=8192, precision=BF16)
+    rate = replace(rates(cluster().accelerator, "bf16_mixed"), memory_bytes_per_s=FAST_MEMORY)
+    model = read_model("deepseek-v3")
+    own, every = (
+        layer_time(model.layers[0], group(model, spec, {"tp": 4}, profile=profile), rate)
+        for profile in (WITHOUT_HOST, replace(WITHOUT_HOST, gathers_latents=False))
+    )
+    spared = 2 * 8192 * 3 / 4 * 7168 * (1536 + 512 + 64)
+    assert every.forward[0] - own.forward[0] == pytest.approx(spared / 800e12)
 
 
 def test_a_gpu_hides_the_hosts_work_and_a_cpu_rank_adds_it():

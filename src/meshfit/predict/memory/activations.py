@@ -88,6 +88,14 @@ def layer_tensors(layer: LayerSpec, basis: LayerBasis) -> tuple[SavedTensor, ...
     )
 
 
+def unkept(tensors: tuple[SavedTensor, ...], basis: LayerBasis) -> BytesPerToken:
+    """Of what a block keeps when all weights are trained, what frozen ones let go after its forward."""
+    if basis.adapter is None:
+        return NOTHING
+    kept = set(kept_beside_adapters(tensors, basis.adapter))
+    return total(tensor for tensor in tensors if tensor not in kept)
+
+
 def _kept(
     layer: LayerSpec, blocks: list[BlockMemory], basis: LayerBasis
 ) -> tuple[SavedTensor, ...]:

@@ -51,6 +51,7 @@ def activation_moments(shape: RankShape, group: LayoutGroup, held: InFlight) -> 
     live = _LiveLayer(shape, group)
     cached = _layer_weight_copies(shape.chunks[-1], group) * _full_share(shape.chunks[-1], group)
     return Moments(
+        forward_end=kept - head + cached,
         head=kept + cached,
         loss=kept,
         head_backward=kept,

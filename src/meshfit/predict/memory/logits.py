@@ -66,6 +66,7 @@ def logit_moments(shape: RankShape, group: LayoutGroup, held: InFlight) -> Momen
     head_gradient = _head_gradient(shape, group)
     fresh = np.where(_head_gradient_waits(group, held), 0.0, head_gradient)
     return Moments(
+        forward_end=waiting,
         head=waiting + entries * (element * (1 + gathering) + capped),
         loss=waiting + entries * at_loss,
         head_backward=waiting + entries * (element + held_bytes) + head_gradient,

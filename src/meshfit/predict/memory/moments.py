@@ -12,6 +12,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MOMENTS: tuple[str, ...] = (
+    "forward_end",
     "head",
     "loss",
     "head_backward",
@@ -20,7 +21,8 @@ MOMENTS: tuple[str, ...] = (
     "backward_end",
     "optimizer",
 )
-"""All of one micro-batch while the schedule has most in flight. ``head``: the logits are made.
+"""All of one micro-batch while the schedule has most in flight. ``forward_end``: the last layer's
+output is made. ``head``: the logits are made.
 ``loss``: gradients of the logits. ``head_backward``: the head's gradient. ``backward_start``: inside
 the last layer. ``layer_passed``: its gradients are whole and about to be reduced.
 ``backward_end``: inside the first layer, with all gradients. ``optimizer``: states and the step's
@@ -31,6 +33,7 @@ temporaries. Between the last two of backward memory changes linearly with the l
 class Moments:
     """Bytes of one category at every moment of ``MOMENTS``."""
 
+    forward_end: FloatArray
     head: FloatArray
     loss: FloatArray
     head_backward: FloatArray

@@ -104,6 +104,7 @@ def _gradients(group: LayoutGroup, held: InFlight, states: StateBytes) -> Moment
     waiting = np.where((held.accumulating & ~elsewhere) | in_buckets(group), states.gradients, 0.0)
     end = np.where(elsewhere, 0.0, states.gradients)
     return Moments(
+        forward_end=waiting,
         head=waiting,
         loss=waiting,
         head_backward=waiting,

@@ -3,13 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from meshfit.predict.memory.activations import layer_bytes
+from meshfit.predict.memory.activations import layer_bytes, unkept
+from meshfit.predict.memory.blocks import block_memory
 from meshfit.predict.memory.kept import boundary, keeps_sent, kinds_of
 from meshfit.predict.memory.matrices import largest_matrix
 from meshfit.predict.memory.moments import Moments
 from meshfit.predict.memory.states import StateBytes, in_buckets
 from meshfit.predict.shape.group import LayoutGroup
+from meshfit.predict.shape.saved import BytesPerToken
 from meshfit.predict.shape.schedule import InFlight, RankShape
+from meshfit.workload.model import MlpSpec
 from meshfit.workload.training import OPTIMIZER_MOMENTS
 
 FloatArray = NDArray[np.float64]
@@ -36,6 +39,7 @@ def temporary_moments(
     waiting = outside + _sent_gradients(shape, group)
     copied = _matrix_copies(shape, group)
     return Moments(
+        forward_end=waiting + _last_output(shape, group),
         head=waiting,
         loss=waiting,
         head_backward=waiting + boundary(group),
@@ -44,6 +48,26 @@ def temporary_moments(
         backward_end=passing + added + copied + _sent_gradients(shape, group),
         optimizer=_optimizer_temporaries(group, states),
     )
+
+
+def _last_output(shape: RankShape, group: LayoutGroup) -> FloatArray:
+    """What the last layer's forward holds when its MLP has made its output, beyond what is kept.
+
+    Tensor-parallel ranks then have summands of the whole sequence, and them once more as the sum over
+    ranks takes or gives them; under sequence parallelism beside a share of the sequence, before and
+    behind the MLP. Frozen weights keep neither what was gathered for them nor their product's factor.
+    """
+    columns, basis = group.columns, group.layer_basis
+    summands = BytesPerToken(whole=float(basis.compute_bytes * basis.hidden_size))
+    shares = np.where(columns.sequence_split > 1, 2 * boundary(group), 0.0)
+    around = summands.on_rank(columns) * np.where(columns.tp > 1, 2, 1) + shares
+    largest = np.zeros(len(group))
+    for kind in kinds_of(shape):
+        _, last = kind.blocks[-1]
+        if isinstance(last, MlpSpec):
+            passing = unkept(block_memory(last, basis).saved, basis).on_rank(columns)
+            largest = np.maximum(largest, around + passing)
+    return largest
 
 
 def _matrix_copies(shape: RankShape, group: LayoutGroup) -> FloatArray:

@@ -97,8 +97,10 @@ def communication_moments(
     in_layer = np.where(freed, root.used + ahead * block.used, everything.used)
     reshards = freed & (~columns.keeps_gradients | group.profile.flat_parameters)
     at_end = np.where(reshards, root.used + block.used, everything.used)
+    in_forward = np.where(freed, root.used + block.used, everything.used + block.used)
     at = {
-        "head": np.where(freed, root.used + block.used, everything.used + block.used) + waiting,
+        "forward_end": in_forward + waiting,
+        "head": in_forward + waiting,
         "loss": np.where(freed, stays, everything.used) + waiting,
         "head_backward": forward + waiting,
         "backward_start": in_layer + waiting + matrix,

@@ -167,12 +167,15 @@ class _Shape:
 
 
 def _shape(matmul: Matmul, group: LayoutGroup) -> _Shape:
-    """Experts of a rank each take an even share of the copies of tokens that come to it."""
+    """Experts of a rank each take an even share of the copies of tokens that come to it. Weights that
+    are whole on every rank see all tokens of the micro-batch, or a rank's own where what they make is
+    gathered."""
     columns, ones = group.columns, np.ones(len(group))
     if matmul.experts == 1:
         is_whole = matmul.of_mixer and not cuts_mixers(group.profile)
         cut = ones if is_whole else columns.tp * ones
-        rows, count = columns.tokens * ones, ones
+        own_tokens = matmul.split is None and group.profile.gathers_latents
+        rows, count = columns.tokens / (columns.sequence_split if own_tokens else ones), ones
     else:
         cut = experts_tp(group) * ones
         count = matmul.experts / group.candidates.ep
