@@ -335,7 +335,8 @@ STRATEGY_CASES: list[Case] = [
     *_cases("llama", "dp_shard=2,cp=2", adapter=ADAPTER),
     *_cases("llama_bytes", "cp=4,cp_method=all_gather,recompute=full", documents=True),
     *_cases("deepseek_v3_dense", "dp_shard=2,tp=2,micro_batch_size=4", "tp=4,micro_batch_size=8",
-            "pp=2,tp=2,micro_batch_size=4", "cp=2,tp=2,cp_method=all_to_all,micro_batch_size=4"),
+            "pp=2,tp=2,micro_batch_size=4", "cp=2,tp=2,cp_method=all_to_all,micro_batch_size=4",
+            "cp=2,tp=2,micro_batch_size=4", "dp_shard=2,cp=2,cp_method=all_gather"),
     *_cases("deepseek_v3_dense", "dp_replicate=2,tp=2,sp=false,micro_batch_size=4", adapter=ADAPTER),
 ]  # fmt: skip
 """Further combinations, which only ``make test-all`` runs."""

@@ -7,19 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfit.run.context.blocks import Block, Gradients, Rows
-from meshfit.run.context.kernels import EfficientOnCuda, FlashOnCpu, FlashOnCuda, Problem, Unfused
+from meshfit.run.context.kernels import (
+    EfficientOnCuda,
+    FlashOnCpu,
+    FlashOnCuda,
+    NarrowValues,
+    Problem,
+    Unfused,
+)
 
 SCALE = 0.3
 
 
-def problem(queries=8, keys=12, *, groups=2, dtype="float64", device="cpu"):
+def problem(queries=8, keys=12, *, groups=2, value_width=16, dtype="float64", device="cpu"):
     """Queries, keys, values and the gradient of the output."""
     import torch
 
     torch.manual_seed(0)
-    sizes = ((4, queries), (groups, keys), (groups, keys), (4, queries))
+    shapes = (
+        (4, queries, 16),
+        (groups, keys, 16),
+        (groups, keys, value_width),
+        (4, queries, value_width),
+    )
     dtype = getattr(torch, dtype)
-    return [torch.randn(2, n, length, 16, dtype=dtype, device=device) for n, length in sizes]
+    return [torch.randn(2, *shape, dtype=dtype, device=device) for shape in shapes]
 
 
 def formula(q, k, v, grad, *, mask=None, is_causal=False):
@@ -42,16 +54,16 @@ def assert_near(found, expected, tolerance):
         assert float((ours.double() - theirs).detach().norm() / theirs.detach().norm()) <= tolerance
 
 
-@given(st.lists(st.integers(1, 11), unique=True, max_size=4))
-def test_any_cut_of_the_keys_gives_the_same(cuts: list[int]) -> None:
+@given(st.lists(st.integers(1, 11), unique=True, max_size=4), st.sampled_from([16, 10]))
+def test_any_cut_of_the_keys_gives_the_same(cuts: list[int], value_width: int) -> None:
     import torch
 
-    q, k, v, grad = problem()
+    q, k, v, grad = problem(value_width=value_width)
     edges = [0, *sorted(cuts), 12]
     blocks = [
         Block(queries=slice(0, 8), keys=slice(a, b), is_causal=False) for a, b in pairwise(edges)
     ]
-    rows = Rows(q, SCALE)
+    rows = Rows(q, v.shape[-1], SCALE)
     for block in blocks:
         rows.add(block, k, v)
     gradients = Gradients(grad, q, rows.out, rows.lse, scale=SCALE)
@@ -62,7 +74,7 @@ def test_any_cut_of_the_keys_gives_the_same(cuts: list[int]) -> None:
 
 def test_queries_that_no_block_has_seen_stay_empty() -> None:
     q, k, v, _ = problem()
-    rows = Rows(q, SCALE)
+    rows = Rows(q, v.shape[-1], SCALE)
     late = Block(queries=slice(4, 8), keys=slice(0, 12), is_causal=False)
     rows.add(late, k, v)
     assert rows.out[:, :, :4].abs().max() == 0
@@ -85,10 +97,19 @@ def random_mask(q, k):
     )
 
 
-@pytest.mark.parametrize("kernel", [FlashOnCpu(), Unfused()], ids=lambda k: type(k).__name__)
+@pytest.mark.parametrize(
+    ("kernel", "value_width"),
+    [
+        (FlashOnCpu(), 16),
+        (Unfused(), 16),
+        (Unfused(), 10),
+        (NarrowValues(FlashOnCpu()), 10),
+    ],
+    ids=lambda one: type(one).__name__ if hasattr(one, "forward") else one,
+)
 @pytest.mark.parametrize("kind", ["all", "causal", "masked"])
-def test_kernels_of_the_cpu_compute_the_formula(kernel, kind: str) -> None:
-    q, k, v, grad = problem(keys=8)
+def test_kernels_of_the_cpu_compute_the_formula(kernel, value_width: int, kind: str) -> None:
+    q, k, v, grad = problem(keys=8, value_width=value_width)
     options = {
         "mask": random_mask(q, k) if kind == "masked" else None,
         "is_causal": kind == "causal",

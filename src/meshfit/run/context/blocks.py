@@ -43,13 +43,14 @@ class Rows:
     """Output of a rank's queries over what blocks were added so far.
 
     Attributes:
-        out: [B, N, S, D] in fp32 or wider; ``lse``: [B, N, S], -inf where no key was seen yet.
+        out: [B, N, S, width of values] in fp32 or wider; ``lse``: [B, N, S], -inf where no key was seen
+            yet.
     """
 
-    def __init__(self, q_BNSD: Tensor, scale: float) -> None:
+    def __init__(self, q_BNSD: Tensor, value_width: int, scale: float) -> None:
         dtype = accumulation_dtype(q_BNSD)
         self._q_BNSD, self._scale = q_BNSD, scale
-        self.out = torch.zeros_like(q_BNSD, dtype=dtype)
+        self.out = q_BNSD.new_zeros((*q_BNSD.shape[:3], value_width), dtype=dtype)
         self.lse = q_BNSD.new_full(q_BNSD.shape[:3], float("-inf"), dtype=dtype)
 
     def add(self, block: Block, k_BGTD: Tensor, v_BGTD: Tensor) -> None:

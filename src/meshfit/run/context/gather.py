@@ -35,7 +35,7 @@ class GatheredAttention(torch.autograd.Function):
         mask: Tensor | None,
     ) -> Tensor:
         k_BGTD, v_BGTD = gathered(k_BGSD, group), gathered(v_BGSD, group)
-        rows = Rows(q_BNSD, scale)
+        rows = Rows(q_BNSD, v_BGSD.shape[-1], scale)
         for block in blocks_of(group, q_BNSD.shape[2], mask):
             rows.add(block, k_BGTD, v_BGTD)
         out_BNSD = rows.out.to(q_BNSD.dtype)

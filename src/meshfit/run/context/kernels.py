@@ -6,7 +6,7 @@ log-sum-exp of whole rows, which autograd would not give it.
 Legend: B micro-batch, N query heads, G key/value heads, S queries, T keys, D head size.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -41,6 +41,11 @@ class Problem:
     def num_groups(self) -> int:
         return self.k_BGTD.shape[1]
 
+    @property
+    def has_narrow_values(self) -> bool:
+        """Whether values are narrower than keys, as those of latent attention are."""
+        return self.v_BGTD.shape[-1] < self.k_BGTD.shape[-1]
+
     def with_heads(self, x_BGTD: Tensor) -> Tensor:
         """Each key head as often as query heads share it."""
         repeats = self.q_BNSD.shape[1] // self.num_groups
@@ -69,13 +74,45 @@ def kernel_for(problem: Problem) -> Kernel:
     """The kernel for a problem where its tensors are."""
     q_BNSD = problem.q_BNSD
     if q_BNSD.device.type == "cpu":
-        return FlashOnCpu()
+        return NarrowValues(FlashOnCpu()) if problem.has_narrow_values else FlashOnCpu()
     if q_BNSD.device.type != "cuda" or q_BNSD.dtype == torch.float64:
         return Unfused()
     head_dim = q_BNSD.shape[-1]
     fits = head_dim <= _FLASH_WIDEST_HEAD and head_dim % _FLASH_HEAD_MULTIPLE == 0
     is_flash = problem.mask is None and q_BNSD.dtype in _FLASH_TYPES and fits
-    return FlashOnCuda() if is_flash else EfficientOnCuda()
+    if not is_flash:
+        return EfficientOnCuda()
+    return NarrowValues(FlashOnCuda()) if problem.has_narrow_values else FlashOnCuda()
+
+
+class NarrowValues:
+    """Another kernel, which takes heads of one width: values are filled up to that of keys with zeros,
+    of which outputs and gradients have nothing."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def forward(self, problem: Problem) -> tuple[Tensor, Tensor]:
+        width = problem.v_BGTD.shape[-1]
+        out_BNSD, lse_BNS = self._kernel.forward(self._filled(problem))
+        return out_BNSD[..., :width], lse_BNS
+
+    def backward(
+        self, problem: Problem, grad_BNSD: Tensor, out_BNSD: Tensor, lse_BNS: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        width, filled = problem.v_BGTD.shape[-1], self._filled(problem)
+        grad_BNSD = _wide_as_keys(problem, grad_BNSD)
+        out_BNSD = _wide_as_keys(problem, out_BNSD)
+        dq_BNSD, dk_BGTD, dv_BGTD = self._kernel.backward(filled, grad_BNSD, out_BNSD, lse_BNS)
+        return dq_BNSD, dk_BGTD, dv_BGTD[..., :width]
+
+    @staticmethod
+    def _filled(problem: Problem) -> Problem:
+        return replace(problem, v_BGTD=_wide_as_keys(problem, problem.v_BGTD))
+
+
+def _wide_as_keys(problem: Problem, tensor: Tensor) -> Tensor:
+    return pad(tensor, (0, problem.k_BGTD.shape[-1] - tensor.shape[-1]))
 
 
 class FlashOnCpu:

@@ -101,7 +101,8 @@ class RingAttention(torch.autograd.Function):
         group: dist.ProcessGroup,
         scale: float,
     ) -> Tensor:
-        rows, rank, length = Rows(q_BNSD, scale), dist.get_rank(group), q_BNSD.shape[2]
+        rows = Rows(q_BNSD, v_BGSD.shape[-1], scale)
+        rank, length = dist.get_rank(group), q_BNSD.shape[2]
         for step, pair in enumerate(rotations(Pair.of(k_BGSD, v_BGSD), group)):
             rows.add(block_of(step, rank, length), *pair.tensors)
         out_BNSD = rows.out.to(q_BNSD.dtype)
