@@ -1,7 +1,7 @@
 """What is predicted for each row, next to what was printed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,8 +134,3 @@ def _row_prediction(job: RowJob, estimates: Estimates, position: int) -> RowPred
     if job.memory_of == "last":
         memory = estimates.ranks(position)[-1]
     return RowPrediction(row=job.row, job=job, prediction=prediction, memory=memory)
-
-
-def by_id(predictions: Iterable[RowPrediction]) -> dict[str, RowPrediction]:
-    """Row id -> prediction."""
-    return {prediction.row.id: prediction for prediction in predictions}

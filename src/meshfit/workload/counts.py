@@ -102,11 +102,6 @@ def position_parameters(model: ModelSpec) -> int:
     return model.learned_positions * model.hidden_size
 
 
-def head_parameters(model: ModelSpec) -> int:
-    """Parameters of the output head beyond the embedding: 0 when it shares the embedding's."""
-    return sum(tensor.elements for tensor in head_tensors(model) if not _is_tied(tensor, model))
-
-
 def head_tensors(model: ModelSpec) -> tuple[Tensor, ...]:
     """The output head, tied to the embedding or not."""
     width, rows, name = model.embedding_width, model.vocab_size, model.names.head
