@@ -1,6 +1,8 @@
 """Expected figures: ``torch.autograd.graph.saved_tensors_hooks`` on transformers 5.24, torch 2.13,
 one layer, final norm and head of hidden size 128, in bytes per token and hidden element."""
 
+from dataclasses import replace
+
 import pytest
 
 from meshfit.engines.native.profile import NATIVE
@@ -12,6 +14,7 @@ from meshfit.predict.memory.activations import (
 )
 from meshfit.predict.shape.layer_basis import autocast, cast, layer_basis
 from meshfit.predict.shape.saved import total
+from meshfit.workload.blocks.latent import LatentAttentionSpec
 from meshfit.workload.model import AttentionSpec, LayerSpec, MlpSpec, ModelSpec
 from tests.predict.builders import BF16, FP32, llama, training
 
@@ -67,8 +70,6 @@ def test_recomputation_keeps_only_the_layers_input():
 
 
 def test_inputs_that_are_gathered_again_are_divided_by_sequence_parallelism():
-    from dataclasses import replace
-
     model, numerics = llama(), cast(BF16)
     regathering = replace(NATIVE, saves_gathered_inputs=False)
     kept, regathered = (
@@ -86,3 +87,30 @@ def test_the_loss_of_bf16_logits_peaks_with_three_fp32_copies():
     assert loss.kept + loss.forward == 8
     assert loss.kept + loss.backward == 12
     assert loss_bytes(FP32).forward == 0
+
+
+def test_gathered_latents_leave_hidden_states_and_their_norm_divided():
+    """A latent of queries of 48: its input, and what its norm keeps, are of a rank's own tokens."""
+    latent = LatentAttentionSpec(
+        num_attention_heads=4,
+        q_lora_rank=48,
+        kv_lora_rank=32,
+        qk_nope_head_dim=32,
+        qk_rope_head_dim=16,
+        v_head_dim=32,
+    )
+    layer = LayerSpec(blocks=(("self_attn", latent),))
+    hidden, latents = (
+        total(layer_tensors(layer, layer_basis(llama(), training(), profile, cast(BF16))))
+        for profile in (replace(NATIVE, gathers_latents=False), NATIVE)
+    )
+    norm = (4 + 2) * 48 + 4  # its input in fp32, the normalised values, one 1/rms
+    assert hidden.whole - latents.whole == 2 * 128 + norm
+    assert latents.sequence - hidden.sequence == 2 * 128 + norm
+    full_queries = LayerSpec(blocks=(("self_attn", replace(latent, q_lora_rank=None)),))
+    hidden, latents = (
+        total(layer_tensors(full_queries, layer_basis(llama(), training(), profile, cast(BF16))))
+        for profile in (replace(NATIVE, gathers_latents=False), NATIVE)
+    )
+    assert hidden.whole == latents.whole  # q reads gathered hidden states
+    assert latents.sequence - hidden.sequence == 2 * 128
