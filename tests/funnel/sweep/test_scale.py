@@ -46,6 +46,13 @@ def test_the_axis_grows_and_the_others_stay(job: Path) -> None:
     assert [one.zero_stage for one in grown] == [0, 3]
 
 
+def test_without_a_layout_one_axis_has_all_ranks(job: Path) -> None:
+    text = (job / "job.yaml").read_text()
+    (job / "job.yaml").write_text(text.replace("layout: {dp_shard: 4}\n", ""))
+    grown = [_grown(_job_on(job, ranks, "strong", 1, None), "tp") for ranks in (1, 2)]
+    assert [(one.tp, one.world_size) for one in grown] == [(1, 1), (2, 2)]
+
+
 def test_ranks_that_the_other_axes_do_not_divide_are_refused(job: Path) -> None:
     read = _job_on(job, 1, "strong", 1, "dp_shard=2,tp=2")
     with pytest.raises(InputError, match="1 ranks are no multiple of 2"):

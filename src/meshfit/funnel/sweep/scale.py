@@ -84,10 +84,8 @@ def _job_on(path: Path, ranks: int, kind: ScalingKind, fewest: int, layout: str 
 
 
 def _grown(job: Job, axis: str) -> LayoutSpec:
-    """The job's layout with ``axis`` as large as its ranks ask for."""
-    layout = job.layout
-    if layout is None:
-        raise InputError("no layout to scale: give `layout:` in the job or --layout tp=2")
+    """The job's layout, one rank where it names none, with ``axis`` as large as its ranks ask for."""
+    layout = job.layout or LayoutSpec()
     fixed = layout.world_size // getattr(layout, axis)
     degree, left = divmod(job.topology.num_accelerators, fixed)
     if left or degree == 0:
