@@ -17,9 +17,9 @@ from tests.run.sessions import SESSIONS
     [
         ("llama", {"cp": 8, "cp_method": "all_to_all"}, "cp_method: 8 ranks cannot trade 4 query"),
         ("llama", {"ep": 2, "dp_shard": 2}, "ep: this model has no experts; use ep=1"),
-        ("mixtral", {"ep": 2, "etp": 2, "tp": 2, "dp_shard": 2}, "etp: the runner does not cut"),
+        ("mixtral", {"etp": 2, "tp": 2}, "etp: without ep all of tp cuts the experts as it is"),
+        ("mixtral", {"ep": 2, "etp": 4, "tp": 2, "dp_shard": 4}, "etp: .* use a divisor of tp=2"),
         ("mixtral", {"ep": 2, "dp_shard": 2, "zero_stage": 1}, "plain replicas all hold the same"),
-        ("mixtral", {"tp": 2}, "tp: the runner does not cut experts over tp; spread them with ep"),
         ("mixtral", {"ep": 2, "tp": 2, "sp": False}, "would all send the same tokens; use sp=true"),
         ("mixtral_auxiliary", {"pp": 2}, "pp: the routers' auxiliary loss takes means over all"),
         ("llama", {"offload": "cpu"}, "CPU ranks have them in host memory as it is"),
