@@ -1,20 +1,23 @@
-"""Runs the mesh axes together on eight ranks, each set of them once, and writes docs/combinations.md.
+"""Runs the mesh axes together, each set of them once, and writes docs/combinations.md.
 
     python -m tools.combinations > docs/combinations.md
 
-Layouts, models and their training are those of tests/run (``combinations.COMBINATIONS``).
+Layouts, models and their training are those of tests/run (``combinations``).
 """
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.run.combinations import (
+    CUTTING_COMBINATIONS,
     DENSE,
     DENSE_COMBINATIONS,
     EXPERT_COMBINATIONS,
     EXPERTS,
     NUM_COMBINED_RANKS,
+    NUM_CUTTING_RANKS,
     legal_cases,
 )
 from tests.run.layouts import JUDGED_STEPS, Case
@@ -24,11 +27,12 @@ HEAD = f"""# Mesh axes together
 
 `dp_replicate`, `dp_shard`, `cp`, `tp`, `pp` and `ep` on {NUM_COMBINED_RANKS} ranks. The runner's rules allow
 {len(legal_cases(DENSE))} combinations of degrees with a dense model (`llama_deep`: eight layers, eight heads
-over four key heads) and {len(legal_cases(EXPERTS))} with a mixture of experts (`mixtral_deep`: the same with
+over four key heads) and {len(legal_cases(EXPERTS))} with a mixture of whole experts (`mixtral_deep`: the same with
 eight experts, two a token). Layouts that differ in degrees alone take the same code, so what is run is one
 for each *set* of axes above 1: {len(DENSE_COMBINATIONS) + len(EXPERT_COMBINATIONS)} layouts, among them every pair of axes of either model.
-`mixtral_deep_auxiliary` has the routers' load-balancing loss as a second term, wherever the rules allow it
-(no `pp`, no `cp`).
+The last {len(CUTTING_COMBINATIONS)} rows are of experts whose width is cut (`etp`, or all of `tp` without `ep`), on {NUM_CUTTING_RANKS} ranks: again
+one layout for each set of axes. `mixtral_deep_auxiliary` has the routers' load-balancing loss as a second term,
+wherever the rules allow it (no `pp`, no `cp`).
 
 Written by `python -m tools.combinations`, on Gloo ranks of one machine, fp32, AdamW, {JUDGED_STEPS} steps, two
 micro-batches wherever a rank has two sequences. Errors are relative to one process on the same weights and
@@ -39,26 +43,40 @@ samples: the worst of {JUDGED_STEPS} steps for both terms of the loss and for th
 |---|---|---|---|---|---|---|"""
 _OF_EXPERTS = ".experts."
 
+SESSIONS = {
+    "combinations": DENSE_COMBINATIONS,
+    "combinations of experts": EXPERT_COMBINATIONS,
+    "combinations of cut experts": CUTTING_COMBINATIONS,
+}
+"""Name of a session -> its cases."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--found", type=Path, nargs=2, help="folders of both sessions, in place of running them"
+        "--found", type=Path, nargs=len(SESSIONS), help="folders of all sessions, already run"
     )
     found = parser.parse_args().found
     if found is not None:
-        print(page(*found))
+        print(page(found))
         return
-    with tempfile.TemporaryDirectory() as dense, tempfile.TemporaryDirectory() as experts:
-        run_session(Path(dense), "combinations")
-        run_session(Path(experts), "combinations of experts")
-        print(page(Path(dense), Path(experts)))
+    with tempfile.TemporaryDirectory() as folder:
+        ran = [run_session(_made(Path(folder) / name), name) for name in SESSIONS]
+        print(page(ran))
 
 
-def page(dense: Path, experts: Path) -> str:
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def page(found: Sequence[Path]) -> str:
     """Everything that the sessions left in their folders, as the page."""
-    rows = [row(dense, case) for case in DENSE_COMBINATIONS]
-    rows += [row(experts, case) for case in EXPERT_COMBINATIONS]
+    rows = [
+        row(folder, case)
+        for folder, cases in zip(found, SESSIONS.values(), strict=True)
+        for case in cases
+    ]
     return "\n".join([HEAD, *rows])
 
 

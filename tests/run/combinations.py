@@ -1,4 +1,5 @@
-"""Every way that the mesh axes go together on eight ranks, and those of them that are run. No torch here.
+"""Every way that the mesh axes go together on eight ranks, with whole experts, and on four with cut ones,
+and those of them that are run. No torch here.
 
 Two layouts that differ in degrees alone take the same code: run is one for every *set* of axes above 1.
 """
@@ -14,22 +15,38 @@ from meshfit.mesh.spec import AXES, LayoutSpec
 from meshfit.workload.families import read_family
 from tests.run.layouts import CONFIGS, GLOBAL_BATCH_SIZE, Case, has_experts
 
-NUM_COMBINED_RANKS = 8
+NUM_COMBINED_RANKS, NUM_CUTTING_RANKS = 8, 4
 COMBINED_AXES: tuple[str, ...] = (*AXES, "ep")
+CUTTING_AXES: tuple[str, ...] = (*COMBINED_AXES, "etp")
 DENSE, EXPERTS, EXPERTS_AND_AUXILIARY = "llama_deep", "mixtral_deep", "mixtral_deep_auxiliary"
 
 
 def axes_of(layout: LayoutSpec) -> tuple[str, ...]:
     """Those whose degree is above 1."""
-    return tuple(axis for axis in COMBINED_AXES if getattr(layout, axis) > 1)
+    return tuple(axis for axis in CUTTING_AXES if getattr(layout, axis) > 1)
 
 
 def legal_cases(model: str) -> list[Case]:
     """Every combination of degrees that the runner's rules allow with whole experts, one case each."""
-    expert_degrees = divisors(CONFIGS[model].get("num_local_experts", 1))
-    degrees = product(*[divisors(NUM_COMBINED_RANKS)] * len(AXES), expert_degrees)
-    cases = [_case(model, dict(zip(COMBINED_AXES, row, strict=True))) for row in degrees]
-    return [case for case in cases if _is_legal(case)]
+    return [c for c in _legal_cases(model, NUM_COMBINED_RANKS) if not cuts_experts(c)]
+
+
+def legal_cutting_cases(model: str) -> list[Case]:
+    """Every one that they allow with experts whose width is cut."""
+    return [c for c in _legal_cases(model, NUM_CUTTING_RANKS) if cuts_experts(c)]
+
+
+def cuts_experts(case: Case) -> bool:
+    """Whether ranks have parts of the same experts: ``etp``, or all of ``tp`` without ``ep``."""
+    layout = case.layout
+    return has_experts(case) and layout.tp > 1 and (layout.ep == 1 or layout.etp > 1)
+
+
+def _legal_cases(model: str, ranks: int) -> list[Case]:
+    experts = CONFIGS[model].get("num_local_experts", 1)
+    degrees = product(*[divisors(ranks)] * len(AXES), divisors(experts), divisors(ranks))
+    cases = [_case(model, dict(zip(CUTTING_AXES, row, strict=True))) for row in degrees]
+    return [case for case in cases if case.layout.world_size == ranks and _is_legal(case)]
 
 
 def _case(model: str, degrees: dict[str, int]) -> Case:
@@ -41,11 +58,7 @@ def _case(model: str, degrees: dict[str, int]) -> Case:
 
 
 def _is_legal(case: Case) -> bool:
-    if case.layout.world_size != NUM_COMBINED_RANKS:
-        return False
     model = read_family(case.model, CONFIGS[case.model])
-    if has_experts(case) and case.layout.tp > 1 and case.layout.ep == 1:
-        return False  # cuts them
     facts = facts_of(model=model, training=case.training, layout=case.layout)
     return not violations(facts, engine_profile("native"))
 
@@ -64,7 +77,10 @@ def _with_auxiliary_loss(case: Case) -> Case:
     return other if _is_legal(other) else case
 
 
+def _combined(cases: list[Case]) -> list[Case]:
+    return [_with_auxiliary_loss(case) for case in one_for_each_set(cases)]
+
+
 DENSE_COMBINATIONS: list[Case] = one_for_each_set(legal_cases(DENSE))
-EXPERT_COMBINATIONS: list[Case] = [
-    _with_auxiliary_loss(case) for case in one_for_each_set(legal_cases(EXPERTS))
-]
+EXPERT_COMBINATIONS: list[Case] = _combined(legal_cases(EXPERTS))
+CUTTING_COMBINATIONS: list[Case] = _combined(legal_cutting_cases(EXPERTS))

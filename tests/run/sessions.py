@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from tests.run.combinations import (
+    CUTTING_COMBINATIONS,
     DENSE_COMBINATIONS,
     EXPERT_COMBINATIONS,
     NUM_COMBINED_RANKS,
+    NUM_CUTTING_RANKS,
 )
 from tests.run.layouts import CASES, HEAVY_CASES, NUM_RANKS, STRATEGY_CASES, Case
 
@@ -25,6 +27,9 @@ SESSIONS: dict[str, ParitySession] = {
     "combinations": ParitySession(cases=DENSE_COMBINATIONS, num_ranks=NUM_COMBINED_RANKS),
     "combinations of experts": ParitySession(
         cases=EXPERT_COMBINATIONS, num_ranks=NUM_COMBINED_RANKS
+    ),
+    "combinations of cut experts": ParitySession(
+        cases=CUTTING_COMBINATIONS, num_ranks=NUM_CUTTING_RANKS
     ),
 }
 """By name."""
