@@ -28,7 +28,10 @@ _NAMES = {
     "qwen3": ("pp=4,micro_batch_size=2",),
     "mistral": ("dp_shard=2,tp=2,zero_stage=3,micro_batch_size=4",),
     "gpt2": ("dp_shard=4,zero_stage=3,recompute=full",),
-    "deepseek_v3_dense": ("dp_shard=2,tp=2,zero_stage=3,micro_batch_size=4", "tp=4,micro_batch_size=8"),
+    "deepseek_v3_dense": (
+        "dp_shard=2,tp=2,zero_stage=3,micro_batch_size=4",
+        "tp=4,micro_batch_size=8",
+    ),
     "llama lora": ("dp_replicate=4", "tp=4,micro_batch_size=8"),
     "llama_bytes lora documents": ("tp=4,micro_batch_size=8",),
     "llama bf16_mixed": ("dp_shard=4,zero_stage=3", "pp=4"),
