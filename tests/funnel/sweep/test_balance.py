@@ -98,7 +98,7 @@ def test_what_cannot_be_balanced_is_refused(tmp_path, layout, message):
         balance(with_layout(tmp_path, layout), out=tmp_path / "out", console=Console(quiet=True))
 
 
-@pytest.mark.dist
+@pytest.mark.heavy
 def test_parts_are_measured_in_one_process_and_stages_follow(tmp_path):
     job = with_layout(tmp_path, "pp: 2")
     end = balance(job, out=tmp_path / "out", console=Console(quiet=True))
