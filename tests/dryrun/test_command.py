@@ -102,6 +102,7 @@ def test_the_command_ends_as_a_layout_that_does_not_fit_where_memory_runs_out(
 
 
 @pytest.mark.dist
+@pytest.mark.heavy
 def test_a_step_that_half_of_its_memory_cannot_hold_runs_out(
     job_path: Path, last_rank: dict[str, Any]
 ) -> None:

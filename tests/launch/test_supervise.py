@@ -117,7 +117,12 @@ def test_a_good_launch_leaves_its_request_its_result_and_its_outcome(
         ("exit:rank=1:step=2", "crash", "rank 1 ended with exit code 7"),
         ("oom:rank=1:step=2", "out_of_memory", "DefaultCPUAllocator: can't allocate memory"),
         ("hang:rank=1:step=2", "hang", "rank 0 waits for others in phase train, step 2; rank 1 is"),
-        ("stall:rank=1:step=2", "hang", "rank 1 does not answer a signal: it is stopped"),
+        pytest.param(
+            "stall:rank=1:step=2",
+            "hang",
+            "rank 1 does not answer a signal: it is stopped",
+            marks=pytest.mark.heavy,
+        ),
     ],
 )
 def test_a_broken_rank_is_named_with_what_broke_it(
