@@ -208,7 +208,7 @@ CASES: list[Case] = [
     *_cases("llama", "dp_shard=4,zero_stage=1", "pp=2,dp_replicate=2,micro_batch_size=2",
             optimizer="sgd"),
     *_cases("llama", "dp_shard=4", optimizer="muon"),
-    *_cases("llama", "dp_replicate=2,cp=2", "dp_shard=2,cp=2,cp_method=all_gather,micro_batch_size=2",
+    *_cases("llama", "dp_replicate=2,cp=2", "dp_shard=2,cp=2,cp_method=all_gather",
             "cp=4,cp_method=hierarchical,cp_inner=2,micro_batch_size=4",
             "pp=2,cp=2,cp_method=all_to_all,micro_batch_size=2"),
     *_cases("llama", "pp=2,cp=2,micro_batch_size=2", precision="bf16_mixed"),
