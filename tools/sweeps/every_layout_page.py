@@ -91,7 +91,9 @@ def _sweep(one: SweepShown) -> str:
     lines += [
         "",
         f"First by prediction: `{first.chosen}`. Measured as fast as the fastest, within noise: "
-        f"{first.tied}. Pairs count where steps differ by {CLEAR_RATIO - 1:.0%} or more.",
+        f"{first.tied}. Pairs count where steps differ by {CLEAR_RATIO - 1:.0%} or more. Predicted steps err by "
+        f"{format_percent(first.errors['median'])} in the median, {format_percent(first.errors['p90'])} at the "
+        f"90th percentile, with a bias of {first.errors['bias']:+.1%}.",
     ]
     if one.failed:
         lines += ["", f"Left out, as their runs did not end well: {', '.join(one.failed)}."]

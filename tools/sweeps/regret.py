@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
+import numpy as np
+
 from meshfit.validate.serving.layouts import CLEAR_RATIO
 
 
@@ -40,6 +42,7 @@ class ShortlistScore:
             chance to hold the best, and its mean regret.
         pairs_right: fraction of pairs, of those that differ by ``CLEAR_RATIO`` or more, that are
             in the predicted order; None when there are none.
+        errors: of predicted steps, as ``step_errors`` has them.
     """
 
     layouts: int
@@ -58,6 +61,7 @@ class ShortlistScore:
     random_holds_best: float
     random_regret: float
     pairs_right: float | None
+    errors: dict[str, float]
 
 
 def score_shortlist(layouts: Sequence[TimedLayout], shortlist: Sequence[str]) -> ShortlistScore:
@@ -87,7 +91,19 @@ def score_shortlist(layouts: Sequence[TimedLayout], shortlist: Sequence[str]) ->
             [one.measured_s for one in layouts], length=len(listed)
         ),
         pairs_right=pairs_in_order(layouts),
+        errors=step_errors(layouts),
     )
+
+
+def step_errors(layouts: Sequence[TimedLayout]) -> dict[str, float]:
+    """Of predicted over measured steps, less one: ``median`` and ``p90`` of absolute errors, ``bias``,
+    the median of signed ones."""
+    errors = np.array([one.predicted_s / one.measured_s - 1 for one in layouts])
+    return {
+        "median": float(np.median(np.abs(errors))),
+        "p90": float(np.quantile(np.abs(errors), 0.9)),
+        "bias": float(np.median(errors)),
+    }
 
 
 def mean_regret_of_random(seconds: Sequence[float], *, length: int) -> float:

@@ -10,6 +10,7 @@ from tools.sweeps.regret import (
     mean_regret_of_random,
     pairs_in_order,
     score_shortlist,
+    step_errors,
 )
 
 
@@ -62,6 +63,11 @@ def test_the_regret_of_a_random_shortlist_is_the_mean_over_all_of_them(
     length = data.draw(st.integers(1, len(seconds)))
     every = [min(drawn) / min(seconds) - 1 for drawn in combinations(seconds, length)]
     assert mean_regret_of_random(seconds, length=length) == pytest.approx(mean(every), abs=1e-9)
+
+
+def test_errors_of_steps_are_absolute_but_for_the_bias() -> None:
+    layouts = [timed("a", 0.5, 1.0), timed("b", 1.8, 2.0), timed("c", 4.4, 4.0)]
+    assert step_errors(layouts) == pytest.approx({"median": 0.1, "p90": 0.42, "bias": -0.1})
 
 
 def test_only_pairs_that_differ_clearly_have_an_order() -> None:

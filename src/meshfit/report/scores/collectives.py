@@ -7,8 +7,8 @@ from rich.console import RenderableType
 
 from meshfit.report.scores.sections import (
     Section,
+    error_cells,
     not_modelled_section,
-    percent,
     sections_view,
     target_section,
 )
@@ -50,12 +50,7 @@ def _errors(title: str, by: str, scores: Mapping[str, Mapping[str, Any]]) -> Sec
         rows=[
             (
                 format_bytes(int(name)) if by == "size" else name,
-                str(score["configurations"]),
-                str(score["rows"]),
-                percent(score.get("median_abs_error")),
-                percent(score.get("p90_abs_error")),
-                percent(score.get("bias"), signed=True),
-                percent(score.get("interval_coverage"), digits=0),
+                *error_cells(score),
             )
             for name, score in scores.items()
         ],

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -85,3 +86,16 @@ def percent(value: float | None, *, signed: bool = False, digits: int = 1) -> st
     if value is None:
         return ABSENT
     return f"{value:+.{digits}%}" if signed else f"{value:.{digits}%}"
+
+
+def error_cells(score: Mapping[str, Any]) -> tuple[str, ...]:
+    """Counts, errors and intervals of one family: configurations, rows, median, 90th percentile, bias,
+    and the share inside the predicted interval."""
+    return (
+        str(score["configurations"]),
+        str(score["rows"]),
+        percent(score.get("median_abs_error")),
+        percent(score.get("p90_abs_error")),
+        percent(score.get("bias"), signed=True),
+        percent(score.get("interval_coverage"), digits=0),
+    )

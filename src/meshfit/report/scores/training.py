@@ -7,6 +7,7 @@ from rich.console import RenderableType
 
 from meshfit.report.scores.sections import (
     Section,
+    error_cells,
     not_modelled_section,
     percent,
     sections_view,
@@ -51,12 +52,7 @@ def _errors(
         rows.append(
             (
                 name,
-                str(score["configurations"]),
-                str(score["rows"]),
-                percent(score.get("median_abs_error")),
-                percent(score.get("p90_abs_error")),
-                percent(score.get("bias"), signed=True),
-                percent(score.get("interval_coverage"), digits=0),
+                *error_cells(score),
                 f"{percent(plain.get('median_abs_error'))} / {percent(plain.get('p90_abs_error'))}",
             )
         )
