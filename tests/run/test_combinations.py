@@ -71,11 +71,9 @@ def dense_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expert_session(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """The same of mixtures of experts, under the session's name."""
-    return run_session(tmp_path_factory.mktemp("parity"), request.param)
+def expert_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of mixtures of experts."""
+    return run_session(tmp_path_factory.mktemp("parity"), "combinations of experts")
 
 
 @pytest.mark.dist
@@ -88,23 +86,29 @@ def test_combination_computes_what_one_process_computes_on_every_rank(
     assert_all_ranks_report_the_same(dense_session, case)
 
 
-OF_EXPERTS = [
-    *(("combinations of experts", case) for case in EXPERT_COMBINATIONS),
-    *(("combinations of cut experts", case) for case in CUTTING_COMBINATIONS),
-]
-
-
 @pytest.mark.dist
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("expert_session", "case"),
-    OF_EXPERTS,
-    indirect=["expert_session"],
-    ids=[case.name for _, case in OF_EXPERTS],
-)
+@pytest.mark.parametrize("case", EXPERT_COMBINATIONS, ids=lambda case: case.name)
 def test_combination_of_experts_computes_and_routes_as_one_process_does(
     expert_session: Path, case: Case
 ) -> None:
     assert_computes_what_one_process_computes(expert_session, case)
     assert_all_ranks_report_the_same(expert_session, case)
     assert_routes_as_one_process_does(expert_session, case)
+
+
+@pytest.fixture(scope="module")
+def cutting_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of experts whose width is cut."""
+    return run_session(tmp_path_factory.mktemp("parity"), "combinations of cut experts")
+
+
+@pytest.mark.dist
+@pytest.mark.heavy
+@pytest.mark.parametrize("case", CUTTING_COMBINATIONS, ids=lambda case: case.name)
+def test_combination_of_cut_experts_computes_and_routes_as_one_process_does(
+    cutting_session: Path, case: Case
+) -> None:
+    assert_computes_what_one_process_computes(cutting_session, case)
+    assert_all_ranks_report_the_same(cutting_session, case)
+    assert_routes_as_one_process_does(cutting_session, case)
